@@ -1,0 +1,312 @@
+//! The whole configuration of a node: plain settings, the rules between them, and presets.
+
+use core::fmt;
+use core::ops::Deref;
+use core::time::Duration;
+
+use crate::id::Base;
+
+/// Names a cluster on the wire; frames of another one are refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct ClusterId(pub [u8; 16]);
+
+/// What proximity is measured in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Metric {
+    /// The round trip of the probe that showed the peer alive.
+    RoundTrip,
+    /// Whatever the application returns for [`crate::edge::Output::Measure`].
+    Application,
+}
+
+/// Settings as people write them. [`Settings::check`] turns them into a [`Config`].
+///
+/// Numbers marked *paper* come from the Pastry, Wendy or Bamboo texts, *guess* from us; none is measured yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The cluster this node belongs to.
+    pub cluster: ClusterId,
+
+    /// Digits are base 2^b. Larger b: fewer hops, larger tables. 4 is the papers' choice.
+    pub base: Base,
+    /// Members of the leaf set, both sides together; even, 2 to 512. Larger: more deaths at once survived, more
+    /// probes per join. Wendy: 32.
+    pub leaf_set: u16,
+    /// Members of the neighbourhood set, 0 to 512. Wendy: 32.
+    pub neighbourhood: u16,
+    /// Further nodes kept per routing-table cell, 0 to 8: used at once when the first is silent.
+    pub spares: u8,
+    /// Copies a record will have; at least one more leaf than that must be on each side.
+    pub replicas: u8,
+    /// How many per cent nearer a node must be to displace the holder of a cell, 0 to 90. Lower: better tables,
+    /// more flapping with jittery round trips. Bamboo: 10.
+    pub nearer_percent: u8,
+    /// What proximity means.
+    pub metric: Metric,
+    /// How many measured proximities of nodes outside the tables are remembered. Fewer: more pings in maintenance.
+    pub proximity_cache: u16,
+    /// How long such a measurement is believed. Wendy: an hour.
+    pub proximity_age: Duration,
+
+    /// Hops a message may take. *paper* bounds it by the number of digits plus the leaf set; this catches loops.
+    pub hops_max: u8,
+    /// Shortest wait for a hop's acknowledgement. Must exceed a scheduling hiccup. (guess)
+    pub hop_timeout_min: Duration,
+    /// Longest wait, also used while the round trip is unknown. (guess)
+    pub hop_timeout_max: Duration,
+    /// How often one node may send one message on before giving up. FreePastry: 10.
+    pub hop_attempts: u8,
+    /// How long one node may keep a message before it tells the origin that there is no route. (guess)
+    pub transit_max: Duration,
+    /// Messages in transit a node holds; beyond that it does not take more. (guess)
+    pub transits: u16,
+    /// Delivered messages remembered, so that a second copy is not delivered. (guess)
+    pub seen: u16,
+    /// How long they are remembered; longer than `transit_max`.
+    pub seen_for: Duration,
+    /// Requests of users open at once. (guess)
+    pub requests: u16,
+    /// Longest deadline a request may have; longer ones are cut to it.
+    pub deadline_max: Duration,
+    /// Bytes an application's message may have.
+    pub payload: u32,
+
+    /// Shortest wait for the answer to a probe. (guess)
+    pub probe_timeout_min: Duration,
+    /// Longest wait, also used while the round trip is unknown. (guess)
+    pub probe_timeout_max: Duration,
+    /// Probes without an answer that make a peer dead, 1 to 7. Lower: faster repair, more false alarms under loss.
+    pub probe_attempts: u8,
+    /// Other leaves asked to probe in our stead before a peer is called dead.
+    pub probe_relays: u8,
+    /// Probes open at once; further candidates are dropped, not queued: they will be heard of again. (guess)
+    pub probes: u16,
+    /// How often the two ring neighbours are checked if they are silent. (guess)
+    pub heartbeat: Duration,
+
+    /// How often leaf sets are exchanged with a random leaf. FreePastry: 60 s, Bamboo: 4 s.
+    pub leaf_exchange: Duration,
+    /// How often each row is swapped with a random member of it. FreePastry: 900 s.
+    pub row_swap: Duration,
+    /// How often neighbourhood sets are exchanged. (guess)
+    pub neighbourhood_exchange: Duration,
+    /// Bytes per second that background work may send on average.
+    pub budget: u32,
+    /// Bytes it may send at once after a quiet time.
+    pub budget_burst: u32,
+
+    /// Whether a joiner looks for a nearby node before it joins. Off: fewer messages, worse tables.
+    pub find_nearby: bool,
+    /// How long a join may take before it is tried through another seed. (guess)
+    pub join_timeout: Duration,
+    /// First pause between two attempts; doubled up to `join_backoff_max`. FreePastry: 2 s.
+    pub join_backoff_min: Duration,
+    /// Longest pause. FreePastry: 60 s.
+    pub join_backoff_max: Duration,
+    /// How long a joiner is helped before the next one is.
+    pub help_timeout: Duration,
+    /// Joiners that may wait for a helper.
+    pub help_queue: u8,
+    /// How long a leaving node still passes on what it has in hand.
+    pub leave_grace: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            cluster: ClusterId::default(),
+            base: Base::HEX,
+            leaf_set: 32,
+            neighbourhood: 32,
+            spares: 2,
+            replicas: 3,
+            nearer_percent: 10,
+            metric: Metric::RoundTrip,
+            proximity_cache: 4096,
+            proximity_age: Duration::from_secs(3600),
+            hops_max: 64,
+            hop_timeout_min: Duration::from_millis(50),
+            hop_timeout_max: Duration::from_millis(500),
+            hop_attempts: 10,
+            transit_max: Duration::from_secs(10),
+            transits: 4096,
+            seen: 4096,
+            seen_for: Duration::from_secs(30),
+            requests: 4096,
+            deadline_max: Duration::from_secs(86_400),
+            payload: 64 * 1024,
+            probe_timeout_min: Duration::from_millis(100),
+            probe_timeout_max: Duration::from_millis(500),
+            probe_attempts: 3,
+            probe_relays: 3,
+            probes: 512,
+            heartbeat: Duration::from_secs(2),
+            leaf_exchange: Duration::from_secs(30),
+            row_swap: Duration::from_secs(300),
+            neighbourhood_exchange: Duration::from_secs(300),
+            budget: 4096,
+            budget_burst: 64 * 1024,
+            find_nearby: true,
+            join_timeout: Duration::from_secs(3),
+            join_backoff_min: Duration::from_millis(500),
+            join_backoff_max: Duration::from_secs(60),
+            help_timeout: Duration::from_secs(10),
+            help_queue: 64,
+            leave_grace: Duration::from_millis(500),
+        }
+    }
+}
+
+impl Settings {
+    /// For machines far apart: patient timeouts.
+    pub fn wan() -> Settings {
+        Settings {
+            hop_timeout_min: Duration::from_millis(200),
+            hop_timeout_max: Duration::from_secs(2),
+            probe_timeout_min: Duration::from_millis(300),
+            probe_timeout_max: Duration::from_secs(3),
+            heartbeat: Duration::from_secs(10),
+            leaf_exchange: Duration::from_secs(60),
+            join_timeout: Duration::from_secs(10),
+            ..Settings::default()
+        }
+    }
+
+    /// For demonstrations: 64 nodes already take several hops.
+    pub fn demo() -> Settings {
+        Settings { leaf_set: 8, neighbourhood: 8, ..Settings::default() }
+    }
+
+    /// For studying overlays as the papers did: exact round trips, so the nearest node always wins a cell.
+    pub fn lab() -> Settings {
+        Settings { nearer_percent: 0, proximity_cache: 64, ..Settings::default() }
+    }
+
+    /// Checks every rule and yields a configuration a node can use.
+    pub fn check(self) -> Result<Config, ConfigError> {
+        let rules = [
+            (self.leaf_set % 2 == 0, "leaf-set", "must be even: it has two sides"),
+            ((2..=512).contains(&self.leaf_set), "leaf-set", "must be 2 to 512"),
+            (self.neighbourhood <= 512, "neighbourhood", "must be at most 512"),
+            (self.spares <= 8, "spares", "must be at most 8"),
+            (
+                self.leaf_set / 2 > u16::from(self.replicas),
+                "leaf-set",
+                "half of it must be at least replicas + 1",
+            ),
+            (self.nearer_percent <= 90, "nearer-percent", "must be at most 90"),
+            (self.hops_max >= 1, "hops-max", "must be at least 1"),
+            (self.hop_attempts >= 1, "hop-attempts", "must be at least 1"),
+            ((1..=7).contains(&self.probe_attempts), "probe-attempts", "must be 1 to 7"),
+            (self.hop_timeout_min <= self.hop_timeout_max, "hop-timeout-min", "must not exceed hop-timeout-max"),
+            (
+                self.probe_timeout_min <= self.probe_timeout_max,
+                "probe-timeout-min",
+                "must not exceed probe-timeout-max",
+            ),
+            (self.seen_for > self.transit_max, "seen-for", "must exceed transit-max, or copies slip through"),
+            (
+                self.join_backoff_min <= self.join_backoff_max,
+                "join-backoff-min",
+                "must not exceed join-backoff-max",
+            ),
+            (self.payload as usize <= crate::wire::PAYLOAD_MAX, "payload", "must be at most 64 KiB"),
+            (
+                [
+                    self.hop_timeout_min,
+                    self.probe_timeout_min,
+                    self.heartbeat,
+                    self.leaf_exchange,
+                    self.row_swap,
+                    self.neighbourhood_exchange,
+                    self.join_timeout,
+                    self.join_backoff_min,
+                    self.help_timeout,
+                ]
+                .iter()
+                .all(|span| *span >= Duration::from_millis(1)),
+                "timeouts",
+                "must be at least a millisecond",
+            ),
+        ];
+        match rules.iter().find(|(holds, ..)| !holds) {
+            Some(&(_, setting, rule)) => Err(ConfigError { setting, rule }),
+            None => Ok(Config(self)),
+        }
+    }
+}
+
+/// Settings that passed [`Settings::check`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config(Settings);
+
+impl Config {
+    /// Returns the members on one side of the leaf set.
+    pub fn leaf_side(&self) -> usize {
+        usize::from(self.leaf_set / 2)
+    }
+}
+
+impl Deref for Config {
+    type Target = Settings;
+
+    fn deref(&self) -> &Settings {
+        &self.0
+    }
+}
+
+/// A setting that breaks a rule. Nothing was started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// The setting, as written in files and flags.
+    pub setting: &'static str,
+    /// The rule it breaks.
+    pub rule: &'static str,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.setting, self.rule)
+    }
+}
+
+impl core::error::Error for ConfigError {}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn presets_pass_their_own_rules() {
+        for settings in [Settings::default(), Settings::wan(), Settings::demo(), Settings::lab()] {
+            assert!(settings.check().is_ok());
+        }
+    }
+
+    #[test]
+    fn each_rule_refuses_by_name() {
+        let bad: [(&str, fn(&mut Settings)); 12] = [
+            ("leaf-set", |s| s.leaf_set = 7),
+            ("leaf-set", |s| s.leaf_set = 0),
+            ("leaf-set", |s| s.leaf_set = 6),
+            ("neighbourhood", |s| s.neighbourhood = 513),
+            ("spares", |s| s.spares = 9),
+            ("nearer-percent", |s| s.nearer_percent = 91),
+            ("hops-max", |s| s.hops_max = 0),
+            ("probe-attempts", |s| s.probe_attempts = 0),
+            ("seen-for", |s| s.seen_for = s.transit_max),
+            ("payload", |s| s.payload = 1 << 20),
+            ("hop-timeout-min", |s| s.hop_timeout_min = Duration::from_secs(9)),
+            ("timeouts", |s| s.heartbeat = Duration::ZERO),
+        ];
+        for (setting, spoil) in bad {
+            let mut settings = Settings::default();
+            spoil(&mut settings);
+            let error = settings.check().unwrap_err();
+            assert_eq!(error.setting, setting);
+            assert!(error.to_string().starts_with(setting));
+        }
+    }
+}

@@ -1,0 +1,570 @@
+//! All that crosses the edge of the core: [`Input`] in, [`Output`] out, [`Ctx`] along with every call.
+//!
+//! The contract with whoever drives a node:
+//! - Call [`crate::node::Node::handle`] with one input at a time and execute the outputs in order.
+//! - Deliver every due timer before any other input. Setting a timer that is already set replaces it; a timer that
+//!   fires although it was replaced or cancelled does no harm.
+//! - Messages may be lost, doubled, late or out of order. Their sender has been proved by the transport.
+//! - The core never calls an application. The driver does, when it executes [`Output::Forward`] and
+//!   [`Output::Deliver`], and reports back with [`Input::Forwarded`] and [`Input::Answer`].
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use crate::config::Config;
+use crate::contact::{Contact, Proximity};
+use crate::dice::Dice;
+use crate::id::{Key, NodeId};
+use crate::kinds::kinds;
+use crate::message::{App, Body, Hop, Nonce, Routed, Rule};
+use crate::overlay::{Status, pastry::JoinRefusal};
+use crate::range::IdRange;
+use crate::records::Records;
+use crate::time::Time;
+
+/// What a call into the core may use: the time, the configuration, dice, local records, and somewhere to put outputs.
+pub struct Ctx<'a> {
+    /// The time of this call.
+    pub now: Time,
+    /// The checked configuration. The same for every call in a node's life.
+    pub config: &'a Config,
+    /// Random choices.
+    pub dice: &'a mut dyn Dice,
+    /// What this node stores.
+    pub records: &'a dyn Records,
+    /// Collects what the node wants done.
+    pub out: &'a mut Outbox,
+}
+
+impl Ctx<'_> {
+    /// Sends a message, opening a connection if there is none.
+    pub fn send(&mut self, to: Contact, body: Body) {
+        self.out.push(Output::Send { to, body, dial: Dial::IfNeeded });
+    }
+
+    /// Arms a timer `span` from now, replacing it if it was armed.
+    pub fn set_timer(&mut self, timer: Timer, span: Duration) {
+        let at = self.now.after(span);
+        self.out.push(Output::SetTimer { timer, at });
+    }
+
+    /// Tells the driver something worth counting or showing.
+    pub fn note(&mut self, note: Note) {
+        self.out.push(Output::Note(note));
+    }
+
+    /// Refuses something that came in, with the reason counted.
+    pub fn refuse(&mut self, refusal: Refusal) {
+        self.note(Note::Refused(refusal));
+    }
+}
+
+/// Collects outputs for the driver, and events that the node's own layers react to first.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    outputs: Vec<Output>,
+    events: Vec<Event>,
+}
+
+impl Outbox {
+    /// Makes an empty outbox. Keep it and drain it: its memory is reused.
+    pub fn new() -> Outbox {
+        Outbox::default()
+    }
+
+    /// Adds an output.
+    pub fn push(&mut self, output: Output) {
+        self.outputs.push(output);
+    }
+
+    /// Raises an event. `node.rs` lets the other layers react, then passes it to the driver.
+    pub(crate) fn raise(&mut self, event: Event) {
+        self.events.push(event);
+    }
+
+    pub(crate) fn take_events(&mut self) -> Vec<Event> {
+        core::mem::take(&mut self.events)
+    }
+
+    /// Takes all outputs, in order.
+    pub fn drain(&mut self) -> impl Iterator<Item = Output> + '_ {
+        self.outputs.drain(..)
+    }
+
+    /// Returns the outputs collected so far.
+    pub fn outputs(&self) -> &[Output] {
+        &self.outputs
+    }
+}
+
+/// The driver's number for a request, returned with the reply. The core attaches no meaning to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// Everything a node can learn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// The user wants something. Answered by exactly one [`Output::Reply`] with the same number.
+    Command {
+        /// The driver's number.
+        request: RequestId,
+        /// What is wanted.
+        command: Command,
+    },
+    /// A peer said something. The transport has proved who.
+    Message {
+        /// The proved sender.
+        from: Contact,
+        /// What it said.
+        body: Body,
+    },
+    /// A message could not be handed to the network: no connection and [`Dial::Never`], or dialling failed.
+    Unsent {
+        /// Whom it was for.
+        to: Contact,
+        /// The message, back again.
+        body: Body,
+    },
+    /// A timer that was set is due.
+    Timer(Timer),
+    /// An application intervened in [`Output::Forward`]. Not needed when it let the message pass as it was.
+    Forwarded {
+        /// The hop of the forward.
+        hop: Nonce,
+        /// What the application decided.
+        verdict: Verdict,
+    },
+    /// An application has dealt with an [`Output::Deliver`].
+    Answer {
+        /// The origin of the delivered message.
+        to: Contact,
+        /// The origin's number for it.
+        serial: u32,
+        /// Hops it had taken.
+        hops: u8,
+        /// The reply, if any.
+        bytes: Option<Vec<u8>>,
+    },
+    /// The application's metric for a peer, asked for by [`Output::Measure`].
+    Measured {
+        /// The peer.
+        peer: NodeId,
+        /// How near it is.
+        proximity: Proximity,
+    },
+}
+
+/// What the user of a node can ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Start a ring of one. Replies [`Reply::Joined`].
+    Create,
+    /// Join the ring these nodes belong to; tried in turn, again and again. Replies [`Reply::Joined`] when ready.
+    Join {
+        /// Nodes to start from, nearby ones first if that is known.
+        seeds: Vec<Contact>,
+    },
+    /// Say goodbye and stop answering. Replies [`Reply::Left`].
+    Leave,
+    /// Ask who answers for a key. Replies [`Reply::Found`].
+    Lookup {
+        /// The key.
+        key: Key,
+        /// Whether every hop shall write down its rule.
+        trace: bool,
+        /// After this long: [`Failure::Timeout`].
+        deadline: Duration,
+    },
+    /// Carry bytes to whoever answers for a key. Replies [`Reply::Delivered`].
+    Route {
+        /// The key.
+        key: Key,
+        /// Which application, and its bytes.
+        app: App,
+        /// After this long: [`Failure::Timeout`]; the message may still arrive.
+        deadline: Duration,
+    },
+}
+
+/// What an application may do with a message passing through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Other bytes, or another next hop. The driver has already sent it so.
+    Changed {
+        /// The next hop used.
+        to: Contact,
+        /// The bytes sent.
+        app: App,
+    },
+    /// The message goes no further. Its origin is told.
+    Stop,
+}
+
+/// Everything a node can want done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Hand this to the network.
+    Send {
+        /// For whom.
+        to: Contact,
+        /// What.
+        body: Body,
+        /// Whether to open a connection for it.
+        dial: Dial,
+    },
+    /// Ask the applications, then send `routed` to `to`. Report with [`Input::Forwarded`] if they intervened.
+    Forward {
+        /// The next hop.
+        to: Contact,
+        /// The message; its `hop` names this forward.
+        routed: Box<Routed>,
+    },
+    /// Give the message to the application, then report with [`Input::Answer`].
+    Deliver {
+        /// The message.
+        routed: Box<Routed>,
+    },
+    /// Measure how near a peer is by the application's metric, then report with [`Input::Measured`].
+    Measure {
+        /// The peer.
+        peer: Contact,
+    },
+    /// Call back at this time with [`Input::Timer`].
+    SetTimer {
+        /// Which timer.
+        timer: Timer,
+        /// When.
+        at: Time,
+    },
+    /// Forget a timer.
+    CancelTimer {
+        /// Which timer.
+        timer: Timer,
+    },
+    /// Answers a command.
+    Reply {
+        /// The driver's number.
+        request: RequestId,
+        /// The answer.
+        reply: Result<Reply, Failure>,
+    },
+    /// Something changed that services and users care about.
+    Event(Event),
+    /// Something happened that is worth counting.
+    Note(Note),
+}
+
+/// Whether sending may open a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dial {
+    /// Open one if there is none.
+    IfNeeded,
+    /// Only over an existing one; otherwise hand the message back with [`Input::Unsent`].
+    Never,
+}
+
+kinds! {
+    /// The timers of a node; each is armed at most once at a time.
+    pub enum Timer {
+        /// A hop owes an acknowledgement, or a held message is to be tried again.
+        Hop = "hop",
+        /// A user's request runs out.
+        Request = "request",
+        /// A probe is due to be repeated or given up.
+        Probe = "probe",
+        /// A question about state stays unanswered.
+        Ask = "ask",
+        /// A join makes no progress.
+        Join = "join",
+        /// A joiner that is being helped makes no progress.
+        Help = "help",
+        /// Time to see whether the ring neighbours are there.
+        Heartbeat = "heartbeat",
+        /// Time to exchange leaf sets with a random leaf.
+        LeafExchange = "leaf-exchange",
+        /// Time to swap rows with random members of them.
+        RowSwap = "row-swap",
+        /// Time to exchange neighbourhood sets.
+        Neighbourhood = "neighbourhood",
+        /// Messages in hand have had their chance: leave.
+        Leave = "leave",
+    }
+}
+
+/// A successful answer to a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// The node is part of a ring and answers for its range.
+    Joined,
+    /// The node has said goodbye.
+    Left,
+    /// Who answers for the key.
+    Found {
+        /// The responsible node.
+        root: Contact,
+        /// Hops the question took.
+        hops: u8,
+        /// The rule of every hop, if traced.
+        path: Vec<Hop>,
+    },
+    /// The message was given to the application at the responsible node.
+    Delivered {
+        /// The responsible node.
+        root: Contact,
+        /// Hops it took.
+        hops: u8,
+        /// What the application replied, if anything.
+        answer: Option<Vec<u8>>,
+    },
+}
+
+/// Why a command failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Failure {
+    /// Nothing came back in time. A routed message may have been delivered all the same.
+    Timeout,
+    /// The node is not part of a ring. Nothing was sent.
+    NotJoined,
+    /// The node is part of a ring, or about to be. Nothing changed.
+    AlreadyJoined,
+    /// The join names nobody but this node. Nothing changed.
+    NoSeeds,
+    /// The ring refused the join for good.
+    JoinRefused(JoinRefusal),
+    /// Too many requests are open. Nothing was sent; try again.
+    Busy,
+    /// The message is larger than the configured limit. Nothing was sent.
+    TooLarge,
+    /// An application on the way stopped the message. It was not delivered.
+    Stopped,
+    /// The message ran out of hops. It was not delivered.
+    TooManyHops,
+    /// No next hop answered. It was not delivered by the node that says so.
+    NoRoute,
+    /// The node left or gave up before the request was done.
+    Ended,
+}
+
+/// A change that services and users of a node care about. Past tense.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The node's status changed.
+    StatusChanged(Status),
+    /// A peer entered the leaf set.
+    PeerUp(Contact),
+    /// A peer left the leaf set: it said goodbye, or probes found it dead.
+    PeerDown(Contact),
+    /// The leaf set changed.
+    NeighboursChanged,
+    /// This node answers for a part of the ring it did not answer for before.
+    RangeGained(IdRange),
+    /// This node no longer answers for a part of the ring.
+    RangeLost(IdRange),
+    /// Doubts about a peer ended, one way or the other: messages held because of them can go.
+    Settled(NodeId),
+}
+
+/// Something that happened, for counters and traces. The core neither logs nor counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// Something came in that was not accepted; nothing changed.
+    Refused(Refusal),
+    /// A routed message went on.
+    Forwarded(Rule),
+    /// A message came to its end here.
+    Delivered,
+    /// A next hop stayed silent, the message went another way.
+    Rerouted,
+    /// A next hop stayed silent, the message was sent to it once more: it is the only right one.
+    Resent,
+    /// A message waits: the node it should go to is in doubt or not ready.
+    Held,
+    /// A message was given up; its origin was told.
+    GaveUp,
+    /// A message arrived again and was not delivered again.
+    Duplicate,
+    /// A receipt could not go directly and was routed.
+    ReceiptRouted,
+    /// A peer missed a probe: kept, but avoided.
+    Suspected(Contact),
+    /// A suspected peer answered.
+    Cleared(Contact),
+    /// A peer is reachable through others only: kept, but avoided.
+    HalfReachable(Contact),
+    /// Probes found a peer dead.
+    Died(Contact),
+    /// A joiner is being helped.
+    Helping,
+    /// A joiner waits for another to be helped.
+    Queued,
+    /// A join attempt failed and will be repeated.
+    JoinRetried,
+    /// A nearer node than the seed was found to join through.
+    NearerSeed,
+    /// A joiner built on tables that had changed since.
+    Raced,
+    /// A routing-table cell was filled for the first time.
+    CellFilled,
+    /// A routing-table cell got a nearer node.
+    CellImproved,
+    /// A spare took over a cell.
+    SparePromoted,
+    /// A lost cell was asked for.
+    CellAsked,
+    /// A hop told about a better entry for a cell.
+    LazyRepair,
+    /// A lost leaf was asked for.
+    LeafAsked,
+    /// The leaf set ran empty and was refilled from the table.
+    LeafRefilled,
+    /// The last peer is gone; the node looks for its ring.
+    Isolated,
+    /// Background work was put off to stay within the traffic budget.
+    BudgetSpent,
+}
+
+kinds! {
+    /// Why something that came in was not accepted. Nothing was changed by it.
+    pub enum Refusal {
+        /// The bytes are not a message of this protocol.
+        Malformed = "malformed",
+        /// The bytes end too early.
+        Truncated = "truncated",
+        /// Longer than a message may be, or a list in it is.
+        Oversized = "oversized",
+        /// Written in a version this node can not read.
+        WrongVersion = "wrong-version",
+        /// From another cluster.
+        WrongCluster = "wrong-cluster",
+        /// A kind of message this node does not know.
+        UnknownKind = "unknown-kind",
+        /// An answer to a question that is not open: never asked, already answered, or asked of somebody else.
+        Unsolicited = "unsolicited",
+        /// Claims to come from this node itself.
+        FromSelf = "from-self",
+        /// From an earlier life of a peer that is known in a later one.
+        StaleIncarnation = "stale-incarnation",
+        /// Same id and incarnation as a known peer, other address.
+        DuplicateId = "duplicate-id",
+        /// A message for another kind of overlay.
+        WrongOverlay = "wrong-overlay",
+        /// This node is not part of a ring.
+        NotJoined = "not-joined",
+        /// A row or column that does not exist.
+        OutOfRange = "out-of-range",
+        /// A receipt that reached a node it is not for.
+        Misrouted = "misrouted",
+        /// Took more hops than allowed.
+        TooManyHops = "too-many-hops",
+        /// A queue is full.
+        Full = "full",
+        /// A relay was asked for a node that is not known here.
+        UnknownTarget = "unknown-target",
+    }
+}
+
+kinds! {
+    /// Kinds of notes, for counting.
+    pub enum NoteKind {
+        /// [`Note::Refused`]
+        Refused = "refused",
+        /// [`Note::Forwarded`] by [`Rule::LeafSet`]
+        ByLeafSet = "forwarded-leaf-set",
+        /// [`Note::Forwarded`] by [`Rule::Cell`]
+        ByCell = "forwarded-cell",
+        /// [`Note::Forwarded`] by [`Rule::Spare`]
+        BySpare = "forwarded-spare",
+        /// [`Note::Forwarded`] by [`Rule::RareCase`]
+        ByRareCase = "forwarded-rare-case",
+        /// [`Note::Delivered`]
+        Delivered = "delivered",
+        /// [`Note::Rerouted`]
+        Rerouted = "rerouted",
+        /// [`Note::Resent`]
+        Resent = "resent",
+        /// [`Note::Held`]
+        Held = "held",
+        /// [`Note::GaveUp`]
+        GaveUp = "gave-up",
+        /// [`Note::Duplicate`]
+        Duplicate = "duplicate",
+        /// [`Note::ReceiptRouted`]
+        ReceiptRouted = "receipt-routed",
+        /// [`Note::Suspected`]
+        Suspected = "suspected",
+        /// [`Note::Cleared`]
+        Cleared = "cleared",
+        /// [`Note::HalfReachable`]
+        HalfReachable = "half-reachable",
+        /// [`Note::Died`]
+        Died = "died",
+        /// [`Note::Helping`]
+        Helping = "helping",
+        /// [`Note::Queued`]
+        Queued = "queued",
+        /// [`Note::JoinRetried`]
+        JoinRetried = "join-retried",
+        /// [`Note::NearerSeed`]
+        NearerSeed = "nearer-seed",
+        /// [`Note::Raced`]
+        Raced = "raced",
+        /// [`Note::CellFilled`]
+        CellFilled = "cell-filled",
+        /// [`Note::CellImproved`]
+        CellImproved = "cell-improved",
+        /// [`Note::SparePromoted`]
+        SparePromoted = "spare-promoted",
+        /// [`Note::CellAsked`]
+        CellAsked = "cell-asked",
+        /// [`Note::LazyRepair`]
+        LazyRepair = "lazy-repair",
+        /// [`Note::LeafAsked`]
+        LeafAsked = "leaf-asked",
+        /// [`Note::LeafRefilled`]
+        LeafRefilled = "leaf-refilled",
+        /// [`Note::Isolated`]
+        Isolated = "isolated",
+        /// [`Note::BudgetSpent`]
+        BudgetSpent = "budget-spent",
+    }
+}
+
+impl Note {
+    /// Returns the kind to count this note by.
+    pub fn kind(self) -> NoteKind {
+        match self {
+            Note::Refused(_) => NoteKind::Refused,
+            Note::Forwarded(Rule::Cell { .. }) => NoteKind::ByCell,
+            Note::Forwarded(Rule::Spare { .. }) => NoteKind::BySpare,
+            Note::Forwarded(Rule::RareCase) => NoteKind::ByRareCase,
+            // `Here` is never a reason to forward; it stands with the rule it ends.
+            Note::Forwarded(Rule::LeafSet | Rule::Here) => NoteKind::ByLeafSet,
+            Note::Delivered => NoteKind::Delivered,
+            Note::Rerouted => NoteKind::Rerouted,
+            Note::Resent => NoteKind::Resent,
+            Note::Held => NoteKind::Held,
+            Note::GaveUp => NoteKind::GaveUp,
+            Note::Duplicate => NoteKind::Duplicate,
+            Note::ReceiptRouted => NoteKind::ReceiptRouted,
+            Note::Suspected(_) => NoteKind::Suspected,
+            Note::Cleared(_) => NoteKind::Cleared,
+            Note::HalfReachable(_) => NoteKind::HalfReachable,
+            Note::Died(_) => NoteKind::Died,
+            Note::Helping => NoteKind::Helping,
+            Note::Queued => NoteKind::Queued,
+            Note::JoinRetried => NoteKind::JoinRetried,
+            Note::NearerSeed => NoteKind::NearerSeed,
+            Note::Raced => NoteKind::Raced,
+            Note::CellFilled => NoteKind::CellFilled,
+            Note::CellImproved => NoteKind::CellImproved,
+            Note::SparePromoted => NoteKind::SparePromoted,
+            Note::CellAsked => NoteKind::CellAsked,
+            Note::LazyRepair => NoteKind::LazyRepair,
+            Note::LeafAsked => NoteKind::LeafAsked,
+            Note::LeafRefilled => NoteKind::LeafRefilled,
+            Note::Isolated => NoteKind::Isolated,
+            Note::BudgetSpent => NoteKind::BudgetSpent,
+        }
+    }
+}

@@ -1,0 +1,2 @@
+//! Kringle.
+fn main() {}
