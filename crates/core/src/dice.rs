@@ -13,7 +13,7 @@ pub trait Dice {
     /// Returns a number below `limit`, or 0 for a limit of 0.
     fn below(&mut self, limit: usize) -> usize {
         // Multiply and shift: the bias is below 2^-32 for any list a node holds.
-        (u128::from(self.roll()) * limit as u128 >> 64) as usize
+        ((u128::from(self.roll()) * limit as u128) >> 64) as usize
     }
 
     /// Returns `span` times a random factor from 0.5 up to 1.5, so that periodic work of many nodes does not align.

@@ -60,11 +60,20 @@ impl Ctx<'_> {
     }
 }
 
-/// Collects outputs for the driver, and events that the node's own layers react to first.
+/// Collects outputs for the driver, and what the node's own layers react to first.
 #[derive(Debug, Default)]
 pub struct Outbox {
     outputs: Vec<Output>,
-    events: Vec<Event>,
+    raised: Vec<Raised>,
+}
+
+/// Something a layer tells its parent, `node.rs`.
+#[derive(Debug)]
+pub(crate) enum Raised {
+    /// The other layers may react; then the driver is told.
+    Event(Event),
+    /// Route this message from here on.
+    Route(Routed),
 }
 
 impl Outbox {
@@ -80,11 +89,16 @@ impl Outbox {
 
     /// Raises an event. `node.rs` lets the other layers react, then passes it to the driver.
     pub(crate) fn raise(&mut self, event: Event) {
-        self.events.push(event);
+        self.raised.push(Raised::Event(event));
     }
 
-    pub(crate) fn take_events(&mut self) -> Vec<Event> {
-        core::mem::take(&mut self.events)
+    /// Hands a message to the courier.
+    pub(crate) fn route(&mut self, routed: Routed) {
+        self.raised.push(Raised::Route(routed));
+    }
+
+    pub(crate) fn take_raised(&mut self) -> Vec<Raised> {
+        core::mem::take(&mut self.raised)
     }
 
     /// Takes all outputs, in order.

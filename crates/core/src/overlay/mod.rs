@@ -1,9 +1,37 @@
-//! Key-based routing.
+//! Key-based routing: who is responsible for a key, and which peer is the next step there.
+//!
+//! [`Overlay`] states what every overlay must answer and how it is driven; [`AnyOverlay`] is the closed list of those
+//! there are. Services on top see the overlay only through [`Routes`]. What all overlays must show in a ring of many
+//! nodes is written once, as the conformance suite of the simulator crate.
+
+#[cfg(any(test, feature = "fake"))]
+pub mod echo;
 pub mod pastry;
+pub mod probe;
 pub mod proximity;
 
-use crate::contact::Contact;
-use crate::message::Rule;
+use alloc::vec::Vec;
+
+use crate::contact::{Contact, Proximity};
+use crate::edge::{Ctx, RequestId, Timer};
+use crate::id::{Key, NodeId};
+use crate::message::{Body, HopAck, Routed, Rule, Stage};
+use crate::range::IdRange;
+
+/// How far a node has come into a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Status {
+    /// Not part of a ring.
+    Out,
+    /// Joining: knows peers, answers for nothing yet.
+    Waiting,
+    /// Part of the ring; delivers for its range.
+    Ready,
+    /// Said goodbye; passes on what it has in hand.
+    Leaving,
+    /// Had peers and lost them all; looks for its ring.
+    Isolated,
+}
 
 /// Where a message for a key goes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -14,13 +42,244 @@ pub enum NextHop {
     Peer(Contact, Rule),
     /// The peer it should go to is in doubt: keep the message until that is settled.
     Wait,
-    /// This node is not part of a ring.
+    /// This node does not route: it is not, or no longer, part of a ring.
     NotReady,
 }
 
-/// x
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Status {
-    /// x
-    Out,
+/// What every overlay can be asked and told. `node.rs` is the only caller.
+pub trait Overlay {
+    /// Returns this node.
+    fn me(&self) -> Contact;
+
+    /// Returns how far it has come.
+    fn status(&self) -> Status;
+
+    /// Decides where a message goes. Nodes in `avoid`, and those the overlay itself doubts, are left out; a node
+    /// equal to `ignore` is treated as if it were not known at all.
+    fn next_hop(&self, key: Key, stage: Stage, avoid: &[NodeId], ignore: Option<NodeId>) -> NextHop;
+
+    /// Returns the `n` nodes that should hold a key, nearest first, as far as this node can tell.
+    fn replicas(&self, key: Key, n: usize) -> Vec<Contact>;
+
+    /// Returns the part of the ring this node answers for right now.
+    fn range(&self) -> IdRange;
+
+    /// Returns the peers beside this node.
+    fn neighbours(&self) -> Vec<Contact>;
+
+    /// Returns how near a peer is, if that was measured.
+    fn proximity(&self, peer: NodeId, cx: &Ctx<'_>) -> Option<Proximity>;
+
+    /// Starts a ring of one.
+    fn create(&mut self, request: RequestId, cx: &mut Ctx<'_>);
+
+    /// Joins the ring of these nodes.
+    fn join(&mut self, request: RequestId, seeds: Vec<Contact>, cx: &mut Ctx<'_>);
+
+    /// Says goodbye.
+    fn leave(&mut self, request: RequestId, cx: &mut Ctx<'_>);
+
+    /// Takes note of the proved sender of any message. `false`: ignore that message.
+    fn on_heard(&mut self, from: Contact, cx: &mut Ctx<'_>) -> bool;
+
+    /// Handles one of the overlay's own messages, or a probe.
+    fn handle(&mut self, from: Contact, body: Body, cx: &mut Ctx<'_>);
+
+    /// Handles a timer of the overlay.
+    fn on_timer(&mut self, timer: Timer, cx: &mut Ctx<'_>);
+
+    /// A peer did not acknowledge a message in time, or could not be dialled.
+    fn on_silent(&mut self, peer: Contact, cx: &mut Ctx<'_>);
+
+    /// A peer acknowledged a message.
+    fn on_answered(&mut self, peer: Contact, cx: &mut Ctx<'_>);
+
+    /// A hop acknowledgement for a message that was sent outside the usual way. `false`: not ours.
+    fn on_ack(&mut self, from: Contact, ack: &HopAck, cx: &mut Ctx<'_>) -> bool;
+
+    /// A hop named a better next hop than itself.
+    fn on_better_hop(&mut self, better: Contact, cx: &mut Ctx<'_>);
+
+    /// Returns a better next hop for a key than this node was, for the peer that sent a message here.
+    fn better_hop(&self, sender: NodeId, key: Key) -> Option<Contact>;
+
+    /// Adds to a message of the overlay that passes through.
+    fn pass(&mut self, routed: &mut Routed, cx: &mut Ctx<'_>);
+
+    /// Handles a message of the overlay that has come to its end here.
+    fn arrive(&mut self, routed: Routed, cx: &mut Ctx<'_>);
+
+    /// The application has measured a peer.
+    fn on_measured(&mut self, peer: NodeId, proximity: Proximity, cx: &mut Ctx<'_>);
+
+    /// Checks what must always hold inside this node. Called after every input in tests and simulations.
+    ///
+    /// # Panics
+    /// If something does not hold: a mistake of ours.
+    fn check_invariants(&self);
+
+    /// Returns the heap memory held, by part, in bytes.
+    fn memory(&self) -> Memory;
+}
+
+/// Heap bytes of a node's overlay state, by part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Memory {
+    /// Leaf set and the holders of the routing table.
+    pub tables: usize,
+    /// Spares of the routing table.
+    pub spares: usize,
+    /// Neighbourhood set.
+    pub neighbourhood: usize,
+    /// Remembered proximities.
+    pub cache: usize,
+    /// Open probes, questions and joins.
+    pub open: usize,
+}
+
+/// What services know of the overlay: a snapshot that does not change under them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Routes {
+    /// This node.
+    pub me: Contact,
+    /// How far it has come.
+    pub status: Status,
+    /// What it answers for.
+    pub range: IdRange,
+    /// The peers beside it.
+    pub neighbours: Vec<Contact>,
+}
+
+impl Routes {
+    /// Takes the snapshot.
+    pub fn of(overlay: &impl Overlay) -> Routes {
+        Routes {
+            me: overlay.me(),
+            status: overlay.status(),
+            range: overlay.range(),
+            neighbours: overlay.neighbours(),
+        }
+    }
+}
+
+/// The overlays there are.
+#[cfg_attr(
+    any(test, feature = "fake"),
+    expect(clippy::large_enum_variant, reason = "the stand-in is small; no real node pays for it")
+)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum AnyOverlay {
+    /// Pastry: prefix routing, leaf sets, proximity.
+    Pastry(pastry::Pastry),
+    /// A stand-in that echoes.
+    #[cfg(any(test, feature = "fake"))]
+    Echo(echo::Echo),
+}
+
+/// Calls the same method of whichever overlay it is.
+macro_rules! each {
+    ($self:expr, $overlay:ident => $call:expr) => {
+        match $self {
+            AnyOverlay::Pastry($overlay) => $call,
+            #[cfg(any(test, feature = "fake"))]
+            AnyOverlay::Echo($overlay) => $call,
+        }
+    };
+}
+
+impl Overlay for AnyOverlay {
+    #[inline]
+    fn me(&self) -> Contact {
+        each!(self, o => o.me())
+    }
+
+    #[inline]
+    fn status(&self) -> Status {
+        each!(self, o => o.status())
+    }
+
+    #[inline]
+    fn next_hop(&self, key: Key, stage: Stage, avoid: &[NodeId], ignore: Option<NodeId>) -> NextHop {
+        each!(self, o => o.next_hop(key, stage, avoid, ignore))
+    }
+
+    fn replicas(&self, key: Key, n: usize) -> Vec<Contact> {
+        each!(self, o => o.replicas(key, n))
+    }
+
+    fn range(&self) -> IdRange {
+        each!(self, o => o.range())
+    }
+
+    fn neighbours(&self) -> Vec<Contact> {
+        each!(self, o => o.neighbours())
+    }
+
+    fn proximity(&self, peer: NodeId, cx: &Ctx<'_>) -> Option<Proximity> {
+        each!(self, o => o.proximity(peer, cx))
+    }
+
+    fn create(&mut self, request: RequestId, cx: &mut Ctx<'_>) {
+        each!(self, o => o.create(request, cx));
+    }
+
+    fn join(&mut self, request: RequestId, seeds: Vec<Contact>, cx: &mut Ctx<'_>) {
+        each!(self, o => o.join(request, seeds, cx));
+    }
+
+    fn leave(&mut self, request: RequestId, cx: &mut Ctx<'_>) {
+        each!(self, o => o.leave(request, cx));
+    }
+
+    fn on_heard(&mut self, from: Contact, cx: &mut Ctx<'_>) -> bool {
+        each!(self, o => o.on_heard(from, cx))
+    }
+
+    fn handle(&mut self, from: Contact, body: Body, cx: &mut Ctx<'_>) {
+        each!(self, o => o.handle(from, body, cx));
+    }
+
+    fn on_timer(&mut self, timer: Timer, cx: &mut Ctx<'_>) {
+        each!(self, o => o.on_timer(timer, cx));
+    }
+
+    fn on_silent(&mut self, peer: Contact, cx: &mut Ctx<'_>) {
+        each!(self, o => o.on_silent(peer, cx));
+    }
+
+    fn on_answered(&mut self, peer: Contact, cx: &mut Ctx<'_>) {
+        each!(self, o => o.on_answered(peer, cx));
+    }
+
+    fn on_ack(&mut self, from: Contact, ack: &HopAck, cx: &mut Ctx<'_>) -> bool {
+        each!(self, o => o.on_ack(from, ack, cx))
+    }
+
+    fn on_better_hop(&mut self, better: Contact, cx: &mut Ctx<'_>) {
+        each!(self, o => o.on_better_hop(better, cx));
+    }
+
+    fn better_hop(&self, sender: NodeId, key: Key) -> Option<Contact> {
+        each!(self, o => o.better_hop(sender, key))
+    }
+
+    fn pass(&mut self, routed: &mut Routed, cx: &mut Ctx<'_>) {
+        each!(self, o => o.pass(routed, cx));
+    }
+
+    fn arrive(&mut self, routed: Routed, cx: &mut Ctx<'_>) {
+        each!(self, o => o.arrive(routed, cx));
+    }
+
+    fn on_measured(&mut self, peer: NodeId, proximity: Proximity, cx: &mut Ctx<'_>) {
+        each!(self, o => o.on_measured(peer, proximity, cx));
+    }
+
+    fn check_invariants(&self) {
+        each!(self, o => o.check_invariants());
+    }
+
+    fn memory(&self) -> Memory {
+        each!(self, o => o.memory())
+    }
 }

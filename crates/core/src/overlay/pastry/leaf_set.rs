@@ -273,11 +273,16 @@ impl LeafSet {
     }
 
     /// Returns the nearest member that is not avoided, or `None` if this node is nearer than all of those. The flag
-    /// says whether an avoided member would have been nearer.
-    pub fn nearest_except(&self, key: Key, avoid: impl Fn(NodeId) -> bool) -> (Option<Contact>, bool) {
+    /// says whether an avoided member would have been nearer. `ignore` counts as no member.
+    pub fn nearest_except(
+        &self,
+        key: Key,
+        avoid: impl Fn(NodeId) -> bool,
+        ignore: Option<NodeId>,
+    ) -> (Option<Contact>, bool) {
         let mut best: (Option<Contact>, Closeness) = (None, key.closeness(self.me));
         let mut skipped = best.1;
-        for contact in &self.ring {
+        for contact in self.ring.iter().filter(|contact| Some(contact.id) != ignore) {
             let closeness = key.closeness(contact.id);
             if avoid(contact.id) {
                 skipped = skipped.min(closeness);

@@ -76,7 +76,9 @@ pub struct Join {
 pub struct JoinReply {
     /// The collected join.
     pub join: Join,
-    /// The root's leaf set.
+    /// Whether the root's leaf set is the whole ring.
+    pub whole: bool,
+    /// The root's leaf set, going clockwise from the far end of its left side to that of its right one.
     pub leaves: Vec<Contact>,
     /// The versions of the root's tables.
     pub versions: Versions,

@@ -1,9 +1,554 @@
-//! Pastry (seeds 000, 002, 003).
+//! Pastry (seeds 000, 002 and 003): prefix routing over a ring, with leaf sets and proximity.
+//!
+//! This file owns the state and dispatches; [`router`] decides where messages go; `join` brings a node in and helps
+//! others in; `candidates` decides who enters the tables; `repair` deals with death and departure; `maintenance`
+//! keeps tables good in the background, within a traffic budget.
+//!
+//! Ownership is a hint for now: a node delivers for the keys its leaf set says are its own.
 
+mod candidates;
+mod join;
 pub mod leaf_set;
+mod maintenance;
 mod message;
 pub mod neighbourhood;
+mod repair;
 pub mod router;
 pub mod routing_table;
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use leaf_set::Source;
 pub use message::*;
+use router::Router;
+
+use super::probe::{Prober, Why};
+use super::proximity::ProximityCache;
+use super::{Memory, NextHop, Overlay, Status};
+use crate::config::{Config, Metric};
+use crate::contact::{Contact, Proximity};
+use crate::edge::{Ctx, Event, Failure, Note, Output, Refusal, Reply, RequestId, Timer};
+use crate::id::{Key, NodeId};
+use crate::message::{Body, HopAck, Nonce, Payload, Routed, Stage};
+use crate::range::IdRange;
+use crate::time::Time;
+
+/// A Pastry node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Pastry {
+    router: Router,
+    status: Status,
+    /// What was last reported upward as our range.
+    range: IdRange,
+
+    prober: Prober,
+    cache: ProximityCache,
+    /// Questions about state that are not answered yet.
+    asks: Vec<Ask>,
+    next_nonce: Nonce,
+    /// Whether the left and the right neighbour have been heard since the last heartbeat.
+    heard: [bool; 2],
+    budget: maintenance::Budget,
+
+    /// Where to look for the ring again when everybody is gone.
+    seeds: Vec<Contact>,
+    joining: Option<Box<join::Joining>>,
+    helping: Option<Box<join::Helping>>,
+    leaving: Option<RequestId>,
+}
+
+/// An open [`Message::StateRequest`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Ask {
+    peer: Contact,
+    nonce: Nonce,
+    purpose: AskFor,
+    deadline: Time,
+}
+
+/// What the answer to a state request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum AskFor {
+    /// Background exchange: better entries.
+    Upkeep,
+    /// A cell that lost its last holder.
+    Repair { row: u8, column: u8, tries: u8 },
+    /// The search for a nearby node to join through.
+    Nearby,
+}
+
+/// State requests open at once; they are few by design, this only bounds mistakes.
+const ASKS_MAX: usize = 64;
+/// Seeds remembered.
+const SEEDS_MAX: usize = 16;
+
+impl Pastry {
+    /// Makes a node that is not part of a ring.
+    pub fn new(me: Contact, config: &Config) -> Pastry {
+        Pastry {
+            router: Router::new(me, config),
+            status: Status::Out,
+            range: IdRange::Empty,
+            prober: Prober::default(),
+            cache: ProximityCache::default(),
+            asks: Vec::new(),
+            next_nonce: 0,
+            heard: [false; 2],
+            budget: maintenance::Budget::default(),
+            seeds: Vec::new(),
+            joining: None,
+            helping: None,
+            leaving: None,
+        }
+    }
+
+    /// Returns the tables.
+    pub fn router(&self) -> &Router {
+        &self.router
+    }
+
+    /// Returns the peers this node doubts.
+    pub fn suspects(&self) -> &[NodeId] {
+        self.prober.suspects()
+    }
+
+    fn nonce(&mut self) -> Nonce {
+        self.next_nonce = self.next_nonce.wrapping_add(1);
+        self.next_nonce
+    }
+
+    fn set_status(&mut self, status: Status, cx: &mut Ctx<'_>) {
+        if self.status != status {
+            self.status = status;
+            cx.out.raise(Event::StatusChanged(status));
+            self.report_range(cx);
+        }
+    }
+
+    /// Tells the layers above how our range has changed since they were last told.
+    fn report_range(&mut self, cx: &mut Ctx<'_>) {
+        let range = self.range();
+        if range != self.range {
+            range.subtract(self.range).into_iter().for_each(|gained| cx.out.raise(Event::RangeGained(gained)));
+            self.range.subtract(range).into_iter().for_each(|lost| cx.out.raise(Event::RangeLost(lost)));
+            self.range = range;
+        }
+    }
+
+    /// Opens a state request.
+    fn ask(&mut self, peer: Contact, what: What, push: Vec<Contact>, purpose: AskFor, cx: &mut Ctx<'_>) {
+        if self.asks.len() >= ASKS_MAX {
+            cx.refuse(Refusal::Full);
+            return;
+        }
+        let nonce = self.nonce();
+        let deadline = cx.now.after(cx.config.probe_timeout_max * 2);
+        self.asks.push(Ask { peer, nonce, purpose, deadline });
+        cx.send(peer, Body::Pastry(Message::StateRequest(Box::new(StateRequest { nonce, what, push }))));
+        self.arm_asks(cx);
+    }
+
+    fn arm_asks(&self, cx: &mut Ctx<'_>) {
+        if let Some(earliest) = self.asks.iter().map(|ask| ask.deadline).min() {
+            cx.set_timer(Timer::Ask, earliest.since(cx.now));
+        }
+    }
+
+    fn on_ask_timer(&mut self, cx: &mut Ctx<'_>) {
+        let asks = core::mem::take(&mut self.asks);
+        let (late, open): (Vec<Ask>, Vec<Ask>) = asks.into_iter().partition(|ask| ask.deadline <= cx.now);
+        self.asks = open;
+        for Ask { peer, purpose, .. } in late {
+            self.on_silent(peer, cx);
+            match purpose {
+                AskFor::Upkeep => {}
+                AskFor::Repair { row, column, tries } => self.ask_for_cell(row, column, tries, cx),
+                AskFor::Nearby => self.join_failed(cx),
+            }
+        }
+        self.arm_asks(cx);
+    }
+
+    fn handle_state_request(&mut self, from: Contact, request: StateRequest, cx: &mut Ctx<'_>) {
+        let StateRequest { nonce, what, push } = request;
+        if self.status != Status::Ready {
+            return cx.refuse(Refusal::NotJoined);
+        }
+        let base = cx.config.base;
+        let (what, contacts) = match what {
+            What::LeafSet => (what, self.router.leaf_set().arc()),
+            What::Row(row) => {
+                let row = row.min(self.router.table().depth().saturating_sub(1));
+                let entries = self.router.table().row(row).map(|(_, entry)| entry.contact);
+                (What::Row(row), entries.chain([self.router.me()]).collect())
+            }
+            What::Cell { row, column } => {
+                if row >= base.digits() || u16::from(column) >= base.columns() {
+                    return cx.refuse(Refusal::OutOfRange);
+                }
+                let fits = |id: NodeId| id.shared_digits(from.id, base) == row && id.digit(row, base) == Some(column);
+                let known = self.router.nodes().chain([self.router.me()]);
+                (what, known.filter(|contact| fits(contact.id)).take(3).collect())
+            }
+            What::Neighbourhood => (what, self.router.neighbourhood().members().collect()),
+        };
+        let reply = StateReply { nonce, what, contacts };
+        cx.send(from, Body::Pastry(Message::StateReply(Box::new(reply))));
+        for contact in push {
+            self.consider(contact, Source::Elsewhere, Why::VET, cx);
+        }
+    }
+
+    fn handle_state_reply(&mut self, from: Contact, reply: StateReply, cx: &mut Ctx<'_>) {
+        let open = self.asks.iter().position(|ask| ask.peer.id == from.id && ask.nonce == reply.nonce);
+        let Some(ask) = open.map(|at| self.asks.swap_remove(at)) else {
+            return cx.refuse(Refusal::Unsolicited);
+        };
+        match ask.purpose {
+            AskFor::Nearby => return self.nearby_answered(from, reply, cx),
+            AskFor::Repair { row, column, tries } if reply.contacts.is_empty() => {
+                self.ask_for_cell(row, column, tries, cx);
+            }
+            AskFor::Repair { .. } | AskFor::Upkeep => {}
+        }
+        let source = if reply.what == What::LeafSet { Source::Leaf } else { Source::Elsewhere };
+        for contact in reply.contacts {
+            self.consider(contact, source, Why::VET, cx);
+        }
+    }
+
+    /// How long to wait for an answer of this peer.
+    fn patience(&self, peer: NodeId, now: Time, config: &Config) -> Duration {
+        match self.known_proximity(peer, now, config) {
+            Some(Proximity(micros)) if config.metric == Metric::RoundTrip => {
+                let wait = Duration::from_micros(u64::from(micros) * 3);
+                wait.clamp(config.probe_timeout_min, config.probe_timeout_max)
+            }
+            _ => config.probe_timeout_max,
+        }
+    }
+
+    fn known_proximity(&self, peer: NodeId, now: Time, config: &Config) -> Option<Proximity> {
+        self.router.proximity(peer).or_else(|| self.cache.get(peer, now, config.proximity_age))
+    }
+
+    /// Sends a probe: a ping, or a leaf probe if the peer belongs into the leaf set.
+    fn probe(&mut self, peer: Contact, why: Why, cx: &mut Ctx<'_>) {
+        let wait = self.patience(peer.id, cx.now, cx.config);
+        if let Some(nonce) = self.prober.start(peer, why, wait, cx) {
+            self.send_probe(peer, nonce, why, cx);
+        }
+    }
+
+    fn send_probe(&self, peer: Contact, nonce: Nonce, why: Why, cx: &mut Ctx<'_>) {
+        if !why.has(Why::LEAF) {
+            return cx.send(peer, Body::Ping(nonce));
+        }
+        let seen = self.joining.as_ref().and_then(|joining| joining.seen(peer.id)).map(|seen| seen.leaf_set);
+        // A joiner only introduces itself; a ready node exchanges.
+        let leaves = if self.status == Status::Ready { self.router.leaf_set().arc() } else { Vec::new() };
+        cx.send(peer, Body::Pastry(Message::LeafProbe(Box::new(LeafProbe { nonce, seen, leaves }))));
+    }
+
+    fn handle_leaf_probe(&mut self, from: Contact, probe: LeafProbe, cx: &mut Ctx<'_>) {
+        if !matches!(self.status, Status::Ready | Status::Waiting) {
+            return cx.refuse(Refusal::NotJoined);
+        }
+        let before = self.router.versions().leaf_set;
+        // Before the answer: whoever has our answer can rely on being in our leaf set.
+        self.admit(from, Proximity::UNKNOWN, Source::Leaf, cx);
+        let reply = LeafReply {
+            nonce: probe.nonce,
+            version: self.router.versions().leaf_set,
+            leaves: (probe.seen != Some(before)).then(|| self.router.leaf_set().arc()),
+        };
+        cx.send(from, Body::Pastry(Message::LeafReply(Box::new(reply))));
+        for contact in probe.leaves {
+            self.consider(contact, Source::Leaf, Why::VET, cx);
+        }
+    }
+
+    fn handle_leaf_reply(&mut self, from: Contact, reply: LeafReply, cx: &mut Ctx<'_>) {
+        let Some(answered) = self.prober.answer(from.id, reply.nonce, true, cx) else {
+            return cx.refuse(Refusal::Unsolicited);
+        };
+        self.on_alive(answered.cleared, from, cx);
+        let proximity = self.measured(from, answered.rtt, cx);
+        self.admit_for(from, proximity, Source::Leaf, answered.why, cx);
+        if let Some(leaves) = reply.leaves {
+            self.router.leaf_set_mut().close(from.id, &leaves);
+            self.report_range(cx);
+            for contact in leaves {
+                self.consider(contact, Source::Leaf, answered.why, cx);
+            }
+        }
+        self.continue_join(cx);
+    }
+
+    fn handle_pong(&mut self, from: Contact, nonce: Nonce, cx: &mut Ctx<'_>) {
+        let Some(answered) = self.prober.answer(from.id, nonce, false, cx) else {
+            if !self.prober.relayed(from.id, nonce, cx) {
+                cx.refuse(Refusal::Unsolicited);
+            }
+            return;
+        };
+        self.on_alive(answered.cleared, from, cx);
+        let proximity = self.measured(from, answered.rtt, cx);
+        if answered.why.has(Why::NEARBY) {
+            self.nearby_measured(from, proximity);
+        }
+        if answered.why.has(Why::VET.and(Why::WATCH)) {
+            self.admit_for(from, proximity, Source::Elsewhere, answered.why, cx);
+        }
+        self.continue_join(cx);
+    }
+
+    /// A round trip with a peer has succeeded.
+    fn on_alive(&mut self, was_suspected: bool, peer: Contact, cx: &mut Ctx<'_>) {
+        if was_suspected {
+            cx.note(Note::Cleared(peer));
+            cx.out.raise(Event::Settled(peer.id));
+        }
+    }
+
+    fn handle_ping_via(&mut self, from: Contact, nonce: Nonce, target: Contact, cx: &mut Ctx<'_>) {
+        // Only for nodes we know ourselves: otherwise anybody could have us dial anywhere.
+        match self.router.get(target.id) {
+            Some(known) if self.status == Status::Ready => self.prober.relay(from, nonce, known, cx),
+            _ => cx.refuse(Refusal::UnknownTarget),
+        }
+    }
+
+    fn handle_pong_via(&mut self, nonce: Nonce, target: NodeId, cx: &mut Ctx<'_>) {
+        match self.prober.answer_via(target, nonce) {
+            // Alive, but not for us: stays in the tables and stays avoided. The heartbeat tries again.
+            Some((peer, _)) => {
+                cx.note(Note::HalfReachable(peer));
+                self.prober.suspect(peer, cx);
+                self.continue_join(cx);
+            }
+            None => cx.refuse(Refusal::Unsolicited),
+        }
+    }
+}
+
+impl Overlay for Pastry {
+    #[inline]
+    fn me(&self) -> Contact {
+        self.router.me()
+    }
+
+    #[inline]
+    fn status(&self) -> Status {
+        self.status
+    }
+
+    #[inline]
+    fn next_hop(&self, key: Key, stage: Stage, avoid: &[NodeId], ignore: Option<NodeId>) -> NextHop {
+        let suspects = self.prober.suspects();
+        match self.status {
+            Status::Ready if suspects.is_empty() && avoid.is_empty() && ignore.is_none() => {
+                self.router.next_hop(key, stage)
+            }
+            Status::Ready => {
+                let avoid = |id: NodeId| avoid.contains(&id) || suspects.binary_search(&id).is_ok();
+                self.router.next_hop_except(key, stage, &avoid, ignore)
+            }
+            // What we still have in hand goes to whoever answers for it without us.
+            Status::Leaving => {
+                let others = self.router.leaf_set().members().iter().filter(|leaf| !avoid.contains(&leaf.id));
+                match others.min_by_key(|leaf| key.closeness(leaf.id)) {
+                    Some(heir) => NextHop::Peer(*heir, crate::message::Rule::LeafSet),
+                    None => NextHop::NotReady,
+                }
+            }
+            Status::Out | Status::Waiting | Status::Isolated => NextHop::NotReady,
+        }
+    }
+
+    fn replicas(&self, key: Key, n: usize) -> Vec<Contact> {
+        self.router.leaf_set().replicas(key, self.router.me(), n)
+    }
+
+    fn range(&self) -> IdRange {
+        if self.status == Status::Ready { self.router.leaf_set().range() } else { IdRange::Empty }
+    }
+
+    fn neighbours(&self) -> Vec<Contact> {
+        self.router.leaf_set().arc()
+    }
+
+    fn proximity(&self, peer: NodeId, cx: &Ctx<'_>) -> Option<Proximity> {
+        self.known_proximity(peer, cx.now, cx.config)
+    }
+
+    fn create(&mut self, request: RequestId, cx: &mut Ctx<'_>) {
+        if self.status != Status::Out {
+            return cx.out.push(Output::Reply { request, reply: Err(Failure::AlreadyJoined) });
+        }
+        self.next_nonce = cx.dice.roll() as Nonce;
+        self.prober.seed(cx);
+        self.set_status(Status::Ready, cx);
+        self.start_maintenance(cx);
+        cx.out.push(Output::Reply { request, reply: Ok(Reply::Joined) });
+    }
+
+    fn join(&mut self, request: RequestId, seeds: Vec<Contact>, cx: &mut Ctx<'_>) {
+        self.start_join(request, seeds, cx);
+    }
+
+    fn leave(&mut self, request: RequestId, cx: &mut Ctx<'_>) {
+        self.start_leaving(request, cx);
+    }
+
+    fn on_heard(&mut self, from: Contact, cx: &mut Ctx<'_>) -> bool {
+        let me = self.router.me();
+        if from.id == me.id {
+            cx.refuse(Refusal::FromSelf);
+            return false;
+        }
+        match self.router.get(from.id) {
+            Some(known) if from.incarnation < known.incarnation => {
+                cx.refuse(Refusal::StaleIncarnation);
+                return false;
+            }
+            Some(known) if from.incarnation == known.incarnation && from.addr != known.addr => {
+                cx.refuse(Refusal::DuplicateId);
+                return false;
+            }
+            // A new life, proved by the transport, replaces the old one at once.
+            Some(known) if from.incarnation > known.incarnation => {
+                self.prober.forget(from.id);
+                self.admit(from, Proximity::UNKNOWN, Source::Elsewhere, cx);
+            }
+            _ => {}
+        }
+        let leaf_set = self.router.leaf_set();
+        for (at, neighbour) in [leaf_set.left().next(), leaf_set.right().next()].into_iter().enumerate() {
+            self.heard[at] |= neighbour.is_some_and(|contact| contact.id == from.id);
+        }
+        true
+    }
+
+    fn handle(&mut self, from: Contact, body: Body, cx: &mut Ctx<'_>) {
+        match body {
+            Body::Ping(nonce) => match self.status {
+                // Silence is how peers that missed our goodbye find out.
+                Status::Out | Status::Leaving => cx.refuse(Refusal::NotJoined),
+                Status::Waiting | Status::Ready | Status::Isolated => {
+                    cx.send(from, Body::Pong(nonce));
+                    self.notice(from, cx);
+                }
+            },
+            Body::Pong(nonce) => self.handle_pong(from, nonce, cx),
+            Body::PingVia { nonce, target } => self.handle_ping_via(from, nonce, target, cx),
+            Body::PongVia { nonce, target } => self.handle_pong_via(nonce, target, cx),
+            Body::Pastry(message) => match message {
+                Message::JoinReply(reply) => self.handle_join_reply(from, *reply, cx),
+                Message::JoinRefused { nonce, reason } => self.handle_join_refused(nonce, reason, cx),
+                Message::LeafProbe(probe) => self.handle_leaf_probe(from, *probe, cx),
+                Message::LeafReply(reply) => self.handle_leaf_reply(from, *reply, cx),
+                Message::Announce(announce) => self.handle_announce(from, announce, cx),
+                Message::Race(race) => self.handle_race(from, *race, cx),
+                Message::StateRequest(request) => self.handle_state_request(from, *request, cx),
+                Message::StateReply(reply) => self.handle_state_reply(from, *reply, cx),
+                Message::Goodbye(leaves) => self.handle_goodbye(from, *leaves, cx),
+                Message::Obituary(dead) => self.handle_obituary(dead, cx),
+            },
+            _ => cx.refuse(Refusal::WrongOverlay),
+        }
+    }
+
+    fn on_timer(&mut self, timer: Timer, cx: &mut Ctx<'_>) {
+        match timer {
+            Timer::Probe => self.on_probe_timer(cx),
+            Timer::Ask => self.on_ask_timer(cx),
+            Timer::Join => self.on_join_timer(cx),
+            Timer::Help => self.on_help_timer(cx),
+            Timer::Leave => self.on_leave_timer(cx),
+            Timer::Heartbeat => self.on_heartbeat(cx),
+            Timer::LeafExchange => self.on_leaf_exchange(cx),
+            Timer::RowSwap => self.on_row_swap(cx),
+            Timer::Neighbourhood => self.on_neighbourhood_exchange(cx),
+            Timer::Hop | Timer::Request => {}
+        }
+    }
+
+    fn on_silent(&mut self, peer: Contact, cx: &mut Ctx<'_>) {
+        if self.router.get(peer.id).is_some() {
+            self.prober.suspect(peer, cx);
+            self.probe(peer, Why::WATCH, cx);
+        }
+    }
+
+    fn on_answered(&mut self, peer: Contact, cx: &mut Ctx<'_>) {
+        if !self.prober.suspects().is_empty() && self.prober.clear(peer.id) {
+            self.on_alive(true, peer, cx);
+        }
+    }
+
+    fn on_ack(&mut self, from: Contact, ack: &HopAck, cx: &mut Ctx<'_>) -> bool {
+        self.join_acknowledged(from, ack, cx)
+    }
+
+    fn on_better_hop(&mut self, better: Contact, cx: &mut Ctx<'_>) {
+        if self.status == Status::Ready && self.router.get(better.id).is_none() {
+            cx.note(Note::LazyRepair);
+            self.consider(better, Source::Elsewhere, Why::VET, cx);
+        }
+    }
+
+    fn better_hop(&self, sender: NodeId, key: Key) -> Option<Contact> {
+        let base = self.router.table().base();
+        let theirs = sender.shared_digits(key, base);
+        // Only if coming here gained the message no digit: then the sender's cell is empty, or it would have used it.
+        if self.router.me().id.shared_digits(key, base) > theirs || self.router.leaf_set().get(sender).is_some() {
+            return None;
+        }
+        self.router.nodes().find(|contact| contact.id.shared_digits(key, base) > theirs)
+    }
+
+    fn pass(&mut self, routed: &mut Routed, _cx: &mut Ctx<'_>) {
+        let joiner = routed.origin.id;
+        if let Payload::Join(join) = &mut routed.payload {
+            self.add_rows(joiner, join);
+        }
+    }
+
+    fn arrive(&mut self, routed: Routed, cx: &mut Ctx<'_>) {
+        self.help(routed, cx);
+    }
+
+    fn on_measured(&mut self, peer: NodeId, proximity: Proximity, cx: &mut Ctx<'_>) {
+        match self.router.get(peer) {
+            Some(contact) => self.admit(contact, proximity, Source::Elsewhere, cx),
+            None => self.remember(peer, proximity, cx),
+        }
+    }
+
+    fn check_invariants(&self) {
+        self.router.check_invariants();
+        self.prober.check_invariants();
+        assert!(self.asks.len() <= ASKS_MAX && self.seeds.len() <= SEEDS_MAX);
+        assert_eq!(self.joining.is_some(), matches!(self.status, Status::Waiting | Status::Isolated));
+        assert_eq!(self.leaving.is_some(), self.status == Status::Leaving);
+        for suspect in self.prober.suspects() {
+            assert!(self.router.get(*suspect).is_some(), "a suspect that is in no table");
+        }
+    }
+
+    fn memory(&self) -> Memory {
+        let (table, spares) = self.router.table().heap_bytes();
+        Memory {
+            tables: self.router.leaf_set().heap_bytes() + table - spares,
+            spares,
+            neighbourhood: self.router.neighbourhood().heap_bytes(),
+            cache: self.cache.heap_bytes(),
+            open: self.prober.heap_bytes()
+                + self.asks.capacity() * size_of::<Ask>()
+                + self.seeds.capacity() * size_of::<Contact>(),
+        }
+    }
+}

@@ -52,6 +52,16 @@ impl Router {
         }
     }
 
+    /// Makes a router from tables built elsewhere, such as a lecture's.
+    pub fn from_parts(
+        me: Contact,
+        leaf_set: LeafSet,
+        table: RoutingTable,
+        neighbourhood: Neighbourhood,
+    ) -> Router {
+        Router { me, leaf_set, table, neighbourhood, versions: Versions::default() }
+    }
+
     /// Returns this node.
     pub fn me(&self) -> Contact {
         self.me
@@ -174,34 +184,48 @@ impl Router {
         {
             return NextHop::Peer(contact, rule);
         }
-        self.nearer(key, stage, &|_| false)
+        self.nearer(key, stage, &|_| false, None)
     }
 
     /// Decides as [`Router::next_hop`] does, but leaves some nodes out. If one of those would have been the right
     /// choice and the alternative is this node itself, the answer is to wait: delivering here would be a guess.
-    pub fn next_hop_except(&self, key: Key, stage: Stage, avoid: &dyn Fn(NodeId) -> bool) -> NextHop {
+    /// `ignore` is treated as if it were not known at all: a joiner's earlier life.
+    pub fn next_hop_except(
+        &self,
+        key: Key,
+        stage: Stage,
+        avoid: &dyn Fn(NodeId) -> bool,
+        ignore: Option<NodeId>,
+    ) -> NextHop {
         if self.leaf_set.covers(key) {
-            return match self.leaf_set.nearest_except(key, avoid) {
+            return match self.leaf_set.nearest_except(key, avoid, ignore) {
                 (Some(leaf), _) => NextHop::Peer(leaf, Rule::LeafSet),
                 (None, true) => NextHop::Wait,
                 (None, false) => NextHop::Here,
             };
         }
         if stage == Stage::Prefix
-            && let Some((contact, rule)) = self.table.lookup_except(key, avoid)
+            && let Some((contact, rule)) =
+                self.table.lookup_except(key, |id| Some(id) == ignore || avoid(id))
         {
             return NextHop::Peer(contact, rule);
         }
-        self.nearer(key, stage, avoid)
+        self.nearer(key, stage, avoid, ignore)
     }
 
     /// The rare case: the nearest known node that makes progress.
-    fn nearer(&self, key: Key, stage: Stage, avoid: &dyn Fn(NodeId) -> bool) -> NextHop {
+    fn nearer(
+        &self,
+        key: Key,
+        stage: Stage,
+        avoid: &dyn Fn(NodeId) -> bool,
+        ignore: Option<NodeId>,
+    ) -> NextHop {
         let base = self.table.base();
         let shared = self.me.id.shared_digits(key, base);
         let mut best: (Option<Contact>, Closeness) = (None, key.closeness(self.me.id));
         let mut skipped = false;
-        for contact in self.nodes() {
+        for contact in self.nodes().filter(|contact| Some(contact.id) != ignore) {
             let closeness = key.closeness(contact.id);
             let fits = stage == Stage::Leaf || contact.id.shared_digits(key, base) >= shared;
             if closeness < best.1 && fits {

@@ -224,10 +224,10 @@ proptest! {
                 let all = others.iter().copied().chain([me]).map(Id::new).min_by_key(|id| key.closeness(*id));
                 prop_assert_eq!(Some(best), all, "a covered key's owner is known");
             }
-            let (except, skipped) = set.nearest_except(key, |_| false);
+            let (except, skipped) = set.nearest_except(key, |_| false, None);
             prop_assert_eq!(except.map_or(Id::new(me), |c| c.id), best);
             prop_assert!(!skipped);
-            let (without, skipped) = set.nearest_except(key, |id| id == best);
+            let (without, skipped) = set.nearest_except(key, |id| id == best, None);
             if best != Id::new(me) {
                 prop_assert!(skipped && without.is_none_or(|c| c.id != best));
             }

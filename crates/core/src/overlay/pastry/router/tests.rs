@@ -145,7 +145,7 @@ fn a_lone_node_is_responsible_for_everything() {
     let router = Router::new(contact(Id::ZERO), &settings(8, 4));
     for key in [Id::ZERO, Id::MAX, Id::new(1 << 127)] {
         assert_eq!(router.next_hop(key, Stage::Prefix), NextHop::Here);
-        assert_eq!(router.next_hop_except(key, Stage::Leaf, &|_| true), NextHop::Here);
+        assert_eq!(router.next_hop_except(key, Stage::Leaf, &|_| true, None), NextHop::Here);
     }
 }
 
@@ -157,10 +157,10 @@ fn a_silent_owner_is_waited_for_and_never_replaced_by_a_guess() {
     router.add(contact(Id::new(1030)), Proximity(1), Source::Leaf, &settings);
     let key = Id::new(1011);
     assert_eq!(router.next_hop(key, Stage::Prefix), NextHop::Peer(contact(Id::new(1010)), Rule::LeafSet));
-    assert_eq!(router.next_hop_except(key, Stage::Prefix, &|id| id == Id::new(1010)), NextHop::Wait);
+    assert_eq!(router.next_hop_except(key, Stage::Prefix, &|id| id == Id::new(1010), None), NextHop::Wait);
     // Another leaf that is nearer than we are may know more.
     let key = Id::new(1019);
-    let next = router.next_hop_except(key, Stage::Leaf, &|id| id == Id::new(1010));
+    let next = router.next_hop_except(key, Stage::Leaf, &|id| id == Id::new(1010), None);
     assert_eq!(next, NextHop::Peer(contact(Id::new(1030)), Rule::LeafSet));
 }
 
@@ -185,7 +185,7 @@ proptest! {
         let base = settings.base;
         for next in [
             router.next_hop(key, stage),
-            router.next_hop_except(key, stage, &|id| (id.value() ^ avoid) & 3 == 0),
+            router.next_hop_except(key, stage, &|id| (id.value() ^ avoid) & 3 == 0, None),
         ] {
             if let NextHop::Peer(peer, rule) = next {
                 let digits = (peer.id.shared_digits(key, base), me.shared_digits(key, base));
@@ -201,6 +201,6 @@ proptest! {
                 }
             }
         }
-        prop_assert_eq!(router.next_hop(key, stage), router.next_hop_except(key, stage, &|_| false));
+        prop_assert_eq!(router.next_hop(key, stage), router.next_hop_except(key, stage, &|_| false, None));
     }
 }

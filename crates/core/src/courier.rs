@@ -1,0 +1,440 @@
+//! Messages under way: per-hop acknowledgement, another way around a silent hop, delivery once.
+//!
+//! Whoever has acknowledged a message looks after it: until the next hop acknowledges in turn, it keeps a copy. A
+//! silent hop is avoided at once and reported to the overlay, which probes it. Only the last step is different: if the
+//! silent node is the one responsible, going elsewhere would be a guess, so it gets a second chance, and then the
+//! message is held until probes have shown whether that node is dead.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use crate::config::{Config, Metric};
+use crate::contact::{Contact, Proximity};
+use crate::edge::{Ctx, Dial, Event, Note, Output, Refusal, Timer, Verdict};
+use crate::id::NodeId;
+use crate::message::{Body, Hop, HopAck, Nonce, Outcome, Payload, Receipt, Routed, Rule, Stage};
+use crate::overlay::{AnyOverlay, NextHop, Overlay, Status};
+use crate::time::Time;
+
+/// All messages a node looks after.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Courier {
+    transits: Vec<Transit>,
+    /// Delivered lately: the set to look up, the queue to forget by age.
+    seen: BTreeSet<(NodeId, u32)>,
+    seen_order: VecDeque<(Time, NodeId, u32)>,
+    next_hop: Nonce,
+    armed: Option<Time>,
+}
+
+/// A message this node looks after.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Transit {
+    routed: Routed,
+    state: State,
+    /// Hops that did not answer or did not want it.
+    tried: Vec<NodeId>,
+    /// How often it was sent on from here.
+    attempts: u8,
+    since: Time,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum State {
+    /// Waits for the acknowledgement of this hop.
+    Sent { to: Contact, rule: Rule, again: bool, deadline: Time },
+    /// Waits for doubts to end, or for this moment.
+    Held { until: Time },
+}
+
+impl State {
+    fn due(self) -> Time {
+        match self {
+            State::Sent { deadline, .. } => deadline,
+            State::Held { until } => until,
+        }
+    }
+}
+
+/// What is left to do for the node when a message ends here.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// Tell this node's own user.
+    Own(Receipt),
+    /// It was the overlay's.
+    Overlay(Routed),
+}
+
+impl Courier {
+    pub(crate) fn seed(&mut self, cx: &mut Ctx<'_>) {
+        self.next_hop = cx.dice.roll() as Nonce;
+    }
+
+    /// Takes a message from the previous hop: acknowledges it, or says that somebody else must look after it.
+    pub(crate) fn receive(
+        &mut self,
+        from: Contact,
+        mut routed: Routed,
+        overlay: &mut AnyOverlay,
+        cx: &mut Ctx<'_>,
+    ) -> Option<Ended> {
+        let hop = routed.hop;
+        let room = self.transits.len() < usize::from(cx.config.transits);
+        let joining = overlay.status() == Status::Waiting && !matches!(routed.payload, Payload::Join(_));
+        let taken = room && (overlay.status() == Status::Ready || joining);
+        let better = match routed.stage {
+            Stage::Prefix if taken && !joining => overlay.better_hop(from.id, routed.key),
+            _ => None,
+        };
+        cx.send(from, Body::HopAck(HopAck { hop, taken, better }));
+        if !taken {
+            cx.refuse(if room { Refusal::NotJoined } else { Refusal::Full });
+            return None;
+        }
+        let same = |transit: &Transit| {
+            transit.routed.serial == routed.serial && transit.routed.origin.id == routed.origin.id
+        };
+        if self.transits.iter().any(same) {
+            // The acknowledgement was lost, the message was not: we are looking after it already.
+            cx.note(Note::Duplicate);
+            return None;
+        }
+        overlay.pass(&mut routed, cx);
+        self.accept(routed, overlay, cx)
+    }
+
+    /// Looks after a message from here on.
+    pub(crate) fn accept(
+        &mut self,
+        routed: Routed,
+        overlay: &mut AnyOverlay,
+        cx: &mut Ctx<'_>,
+    ) -> Option<Ended> {
+        if routed.hops > cx.config.hops_max {
+            cx.refuse(Refusal::TooManyHops);
+            return self.finish(&routed, Outcome::TooManyHops, overlay, cx);
+        }
+        let state = State::Held { until: cx.now };
+        let transit = Transit { routed, state, tried: Vec::new(), attempts: 0, since: cx.now };
+        self.advance(transit, overlay, cx)
+    }
+
+    /// Decides what happens to a message next.
+    fn advance(
+        &mut self,
+        mut transit: Transit,
+        overlay: &mut AnyOverlay,
+        cx: &mut Ctx<'_>,
+    ) -> Option<Ended> {
+        if cx.now.since(transit.since) >= cx.config.transit_max || transit.attempts >= cx.config.hop_attempts {
+            cx.note(Note::GaveUp);
+            return self.finish(&transit.routed, Outcome::NoRoute, overlay, cx);
+        }
+        let routed = &transit.routed;
+        // A joiner that is still in somebody's tables from an earlier life must not be asked for itself.
+        let ignore = matches!(routed.payload, Payload::Join(_)).then_some(routed.origin.id);
+        match overlay.next_hop(routed.key, routed.stage, &transit.tried, ignore) {
+            NextHop::Here => self.deliver(transit.routed, overlay, cx),
+            NextHop::Peer(to, rule) => {
+                self.send(transit, to, rule, false, overlay, cx);
+                None
+            }
+            NextHop::Wait | NextHop::NotReady => {
+                if transit.attempts == 0 || !matches!(transit.state, State::Held { .. }) {
+                    cx.note(Note::Held);
+                }
+                transit.state = State::Held { until: cx.now.after(cx.config.hop_timeout_max) };
+                self.keep(transit, cx);
+                None
+            }
+        }
+    }
+
+    fn send(
+        &mut self,
+        mut transit: Transit,
+        to: Contact,
+        rule: Rule,
+        again: bool,
+        overlay: &AnyOverlay,
+        cx: &mut Ctx<'_>,
+    ) {
+        self.next_hop = self.next_hop.wrapping_add(1);
+        let proximity = overlay.proximity(to.id, cx);
+        let deadline = cx.now.after(patience(proximity, cx.config));
+        transit.attempts += 1;
+        transit.state = State::Sent { to, rule, again, deadline };
+        transit.routed.hop = self.next_hop;
+        cx.note(if again { Note::Resent } else { Note::Forwarded(rule) });
+        let mut routed = transit.routed.clone();
+        routed.hops += 1;
+        if rule == Rule::LeafSet {
+            routed.stage = Stage::Leaf;
+        }
+        if let Payload::Trace(path) = &mut routed.payload {
+            path.push(Hop { node: overlay.me(), rule, proximity: proximity.unwrap_or(Proximity::UNKNOWN) });
+        }
+        cx.out.push(match routed.payload {
+            Payload::App(_) => Output::Forward { to, routed: Box::new(routed) },
+            _ => Output::Send { to, body: Body::Routed(routed), dial: Dial::IfNeeded },
+        });
+        self.keep(transit, cx);
+    }
+
+    fn keep(&mut self, transit: Transit, cx: &mut Ctx<'_>) {
+        let due = transit.state.due();
+        self.transits.push(transit);
+        self.arm(due, cx);
+    }
+
+    fn arm(&mut self, due: Time, cx: &mut Ctx<'_>) {
+        if self.armed.is_none_or(|armed| due < armed) {
+            self.armed = Some(due);
+            cx.set_timer(Timer::Hop, due.since(cx.now));
+        }
+    }
+
+    /// A message has reached the node responsible for it.
+    fn deliver(&mut self, routed: Routed, overlay: &mut AnyOverlay, cx: &mut Ctx<'_>) -> Option<Ended> {
+        match &routed.payload {
+            Payload::Lookup => self.finish(&routed, Outcome::Found(Vec::new()), overlay, cx),
+            Payload::Trace(path) => {
+                let mut path = path.to_vec();
+                path.push(Hop { node: overlay.me(), rule: Rule::Here, proximity: Proximity(0) });
+                self.finish(&routed, Outcome::Found(path), overlay, cx)
+            }
+            Payload::App(_) => {
+                if self.remember(routed.origin.id, routed.serial, cx) {
+                    cx.note(Note::Delivered);
+                    cx.out.push(Output::Deliver { routed: Box::new(routed) });
+                } else {
+                    cx.note(Note::Duplicate);
+                }
+                None
+            }
+            Payload::Receipt(receipt) if receipt.to.id == overlay.me().id => {
+                Some(Ended::Own(Receipt::clone(receipt)))
+            }
+            Payload::Receipt(_) => {
+                cx.refuse(Refusal::Misrouted);
+                None
+            }
+            Payload::Join(_) => Some(Ended::Overlay(routed)),
+        }
+    }
+
+    /// Remembers a delivery. `false` if it is remembered already.
+    fn remember(&mut self, origin: NodeId, serial: u32, cx: &mut Ctx<'_>) -> bool {
+        while let Some(&(at, id, old)) = self.seen_order.front()
+            && (cx.now.since(at) >= cx.config.seen_for || self.seen_order.len() >= usize::from(cx.config.seen))
+        {
+            self.seen_order.pop_front();
+            self.seen.remove(&(id, old));
+        }
+        let new = self.seen.insert((origin, serial));
+        if new {
+            self.seen_order.push_back((cx.now, origin, serial));
+        }
+        new
+    }
+
+    /// Tells the origin how its message ended. Nobody is told about the overlay's own messages, which have their own
+    /// time-outs, nor about receipts, which would never end.
+    pub(crate) fn finish(
+        &mut self,
+        routed: &Routed,
+        outcome: Outcome,
+        overlay: &AnyOverlay,
+        cx: &mut Ctx<'_>,
+    ) -> Option<Ended> {
+        if matches!(routed.payload, Payload::Join(_) | Payload::Receipt(_)) {
+            return None;
+        }
+        if matches!(outcome, Outcome::Found(_)) {
+            cx.note(Note::Delivered);
+        }
+        let Routed { origin, serial, hops, .. } = *routed;
+        self.send_receipt(Receipt { to: origin, serial, hops, by: overlay.me(), outcome }, overlay, cx)
+    }
+
+    pub(crate) fn send_receipt(
+        &mut self,
+        receipt: Receipt,
+        overlay: &AnyOverlay,
+        cx: &mut Ctx<'_>,
+    ) -> Option<Ended> {
+        if receipt.to.id == overlay.me().id {
+            return Some(Ended::Own(receipt));
+        }
+        let to = receipt.to;
+        // A stranger named as origin must not make us dial: without a connection the receipt is routed.
+        cx.out.push(Output::Send { to, body: Body::Receipt(Box::new(receipt)), dial: Dial::Never });
+        None
+    }
+
+    /// Routes a receipt that could not go directly.
+    pub(crate) fn route_receipt(
+        &mut self,
+        receipt: Box<Receipt>,
+        overlay: &mut AnyOverlay,
+        cx: &mut Ctx<'_>,
+    ) -> Option<Ended> {
+        cx.note(Note::ReceiptRouted);
+        self.next_hop = self.next_hop.wrapping_add(1);
+        let (key, serial) = (receipt.to.id, self.next_hop);
+        let payload = Payload::Receipt(receipt);
+        let routed =
+            Routed { key, origin: overlay.me(), payload, serial, hop: 0, hops: 0, stage: Stage::Prefix };
+        self.accept(routed, overlay, cx)
+    }
+
+    /// A hop has acknowledged, one way or the other. `None` if nobody waits for that.
+    pub(crate) fn acknowledged(
+        &mut self,
+        from: Contact,
+        ack: HopAck,
+        overlay: &mut AnyOverlay,
+        cx: &mut Ctx<'_>,
+    ) -> Option<Option<Ended>> {
+        let at = self.transits.iter().position(|transit| {
+            transit.routed.hop == ack.hop
+                && matches!(transit.state, State::Sent { to, .. } if to.id == from.id)
+        })?;
+        let mut transit = self.transits.swap_remove(at);
+        overlay.on_answered(from, cx);
+        if ack.taken {
+            if let Some(better) = ack.better {
+                overlay.on_better_hop(better, cx);
+            }
+            return Some(None);
+        }
+        // Alive but not ready: try others, and if there is nobody else, the same one again a little later.
+        transit.tried.push(from.id);
+        Some(self.advance(transit, overlay, cx))
+    }
+
+    /// Goes through the messages whose hop stayed silent or that have been held long enough.
+    pub(crate) fn on_timer(&mut self, overlay: &mut AnyOverlay, cx: &mut Ctx<'_>) -> Vec<Ended> {
+        self.armed = None;
+        let (due, open): (Vec<Transit>, Vec<Transit>) =
+            core::mem::take(&mut self.transits).into_iter().partition(|transit| transit.state.due() <= cx.now);
+        self.transits = open;
+        let ended = due.into_iter().filter_map(|transit| self.retry(transit, overlay, cx)).collect();
+        if let Some(earliest) = self.transits.iter().map(|transit| transit.state.due()).min() {
+            self.arm(earliest, cx);
+        }
+        ended
+    }
+
+    /// A message could not even be handed to the network.
+    pub(crate) fn unsent(
+        &mut self,
+        to: Contact,
+        hop: Nonce,
+        overlay: &mut AnyOverlay,
+        cx: &mut Ctx<'_>,
+    ) -> Option<Ended> {
+        let at = self.transits.iter().position(|transit| {
+            transit.routed.hop == hop
+                && matches!(transit.state, State::Sent { to: sent, .. } if sent.id == to.id)
+        })?;
+        let transit = self.transits.swap_remove(at);
+        self.retry(transit, overlay, cx)
+    }
+
+    fn retry(&mut self, mut transit: Transit, overlay: &mut AnyOverlay, cx: &mut Ctx<'_>) -> Option<Ended> {
+        match transit.state {
+            State::Sent { to, rule: Rule::LeafSet, again: false, .. } => {
+                // Most likely the one packet was lost, and no other node is right.
+                self.send(transit, to, Rule::LeafSet, true, overlay, cx);
+                return None;
+            }
+            State::Sent { to, .. } => {
+                transit.tried.push(to.id);
+                cx.note(Note::Rerouted);
+                overlay.on_silent(to, cx);
+            }
+            State::Held { .. } => transit.tried.clear(),
+        }
+        self.advance(transit, overlay, cx)
+    }
+
+    /// Something changed that may free messages being held.
+    pub(crate) fn on_event(
+        &mut self,
+        event: &Event,
+        overlay: &mut AnyOverlay,
+        cx: &mut Ctx<'_>,
+    ) -> Vec<Ended> {
+        let relevant = matches!(
+            event,
+            Event::Settled(_) | Event::StatusChanged(_) | Event::NeighboursChanged | Event::PeerDown(_)
+        );
+        let is_held = |transit: &Transit| matches!(transit.state, State::Held { .. });
+        if !relevant || !self.transits.iter().any(is_held) {
+            return Vec::new();
+        }
+        let (held, open): (Vec<Transit>, Vec<Transit>) =
+            core::mem::take(&mut self.transits).into_iter().partition(is_held);
+        self.transits = open;
+        held.into_iter().filter_map(|transit| self.retry(transit, overlay, cx)).collect()
+    }
+
+    /// An application intervened while a message was being forwarded.
+    pub(crate) fn forwarded(
+        &mut self,
+        hop: Nonce,
+        verdict: Verdict,
+        overlay: &AnyOverlay,
+        cx: &mut Ctx<'_>,
+    ) -> Option<Ended> {
+        let at = self.transits.iter().position(|transit| {
+            transit.routed.hop == hop && matches!(transit.state, State::Sent { .. })
+        })?;
+        match verdict {
+            Verdict::Stop => {
+                let transit = self.transits.swap_remove(at);
+                self.finish(&transit.routed, Outcome::Stopped, overlay, cx)
+            }
+            Verdict::Changed { to: new, app } => {
+                let transit = &mut self.transits[at];
+                transit.routed.payload = Payload::App(Box::new(app));
+                if let State::Sent { to, .. } = &mut transit.state {
+                    *to = new;
+                }
+                None
+            }
+        }
+    }
+
+    /// Drops everything: the node has left.
+    pub(crate) fn clear(&mut self) {
+        *self = Courier { next_hop: self.next_hop, ..Courier::default() };
+    }
+
+    /// Returns the heap memory held, in bytes, roughly.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.transits.capacity() * size_of::<Transit>()
+            + self.seen_order.capacity() * size_of::<(Time, NodeId, u32)>()
+            + self.seen.len() * 2 * size_of::<(NodeId, u32)>()
+    }
+
+    pub(crate) fn check_invariants(&self, config: &Config) {
+        assert_eq!(self.seen.len(), self.seen_order.len());
+        assert!(self.seen.len() <= usize::from(config.seen));
+        assert!(self.transits.iter().all(|transit| transit.attempts <= config.hop_attempts));
+    }
+}
+
+/// How long a hop may take to acknowledge.
+fn patience(proximity: Option<Proximity>, config: &Config) -> Duration {
+    match proximity {
+        Some(Proximity(micros)) if config.metric == Metric::RoundTrip => {
+            let wait = Duration::from_micros(u64::from(micros) * 3);
+            wait.clamp(config.hop_timeout_min, config.hop_timeout_max)
+        }
+        _ => config.hop_timeout_max,
+    }
+}

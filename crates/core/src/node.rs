@@ -1,0 +1,300 @@
+//! A whole node: one pure value, one way in. All dispatch between the layers happens here.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use crate::config::Config;
+use crate::contact::{Addr, Contact};
+use crate::courier::{Courier, Ended};
+use crate::edge::{Command, Ctx, Failure, Input, Output, Raised, Refusal, Reply, RequestId, Timer};
+use crate::id::{Key, NodeId};
+use crate::message::{Body, Outcome, Payload, Receipt, Routed, Stage};
+use crate::overlay::{AnyOverlay, Memory, NextHop, Overlay, Routes, Status, pastry::Pastry};
+use crate::range::IdRange;
+use crate::time::Time;
+
+/// A Kringle node. Everything it learns comes in through [`Node::handle`], everything it wants done leaves through
+/// the outbox of the call.
+///
+/// Neither clock nor random generator nor counters are part of it: two nodes that are equal behave equally.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Node {
+    overlay: AnyOverlay,
+    courier: Courier,
+    /// Requests of this node's user that wait for a receipt.
+    requests: Vec<Request>,
+    next_serial: u32,
+    /// When the request timer is set to fire, if it is.
+    armed: Option<Time>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Request {
+    serial: u32,
+    request: RequestId,
+    deadline: Time,
+}
+
+impl Node {
+    /// Makes a Pastry node that is not part of a ring.
+    pub fn pastry(id: NodeId, incarnation: u32, addr: Addr, config: &Config) -> Node {
+        Node::over(AnyOverlay::Pastry(Pastry::new(Contact::new(id, incarnation, addr), config)))
+    }
+
+    /// Makes a node over the given overlay.
+    pub fn over(overlay: AnyOverlay) -> Node {
+        Node { overlay, courier: Courier::default(), requests: Vec::new(), next_serial: 0, armed: None }
+    }
+
+    /// Takes one input and puts what is to be done into `cx.out`. Cannot fail: what is wrong with an input is noted,
+    /// and nothing else happens.
+    pub fn handle(&mut self, input: Input, cx: &mut Ctx<'_>) {
+        match input {
+            Input::Command { request, command } => self.command(request, command, cx),
+            Input::Message { from, body } => self.message(from, body, cx),
+            Input::Unsent { to, body } => self.unsent(to, body, cx),
+            Input::Timer(Timer::Hop) => {
+                let ended = self.courier.on_timer(&mut self.overlay, cx);
+                self.end_all(ended, cx);
+            }
+            Input::Timer(Timer::Request) => self.on_request_timer(cx),
+            Input::Timer(timer) => self.overlay.on_timer(timer, cx),
+            Input::Forwarded { hop, verdict } => {
+                let ended = self.courier.forwarded(hop, verdict, &self.overlay, cx);
+                self.end_all(ended, cx);
+            }
+            Input::Answer { to, serial, hops, bytes } => {
+                let outcome = Outcome::Delivered(bytes);
+                let receipt = Receipt { to, serial, hops, by: self.overlay.me(), outcome };
+                let ended = self.courier.send_receipt(receipt, &self.overlay, cx);
+                self.end_all(ended, cx);
+            }
+            Input::Measured { peer, proximity } => self.overlay.on_measured(peer, proximity, cx),
+        }
+        self.react(cx);
+    }
+
+    /// Lets the other layers react to what the overlay reported, until nothing new is reported.
+    fn react(&mut self, cx: &mut Ctx<'_>) {
+        loop {
+            let raised = cx.out.take_raised();
+            if raised.is_empty() {
+                return;
+            }
+            for raised in raised {
+                let ended: Vec<Ended> = match raised {
+                    Raised::Event(event) => {
+                        let ended = self.courier.on_event(&event, &mut self.overlay, cx);
+                        cx.out.push(Output::Event(event));
+                        ended
+                    }
+                    Raised::Route(routed) => {
+                        self.courier.accept(routed, &mut self.overlay, cx).into_iter().collect()
+                    }
+                };
+                self.end_all(ended, cx);
+            }
+            if self.overlay.status() == Status::Out {
+                self.end_requests(cx);
+            }
+        }
+    }
+
+    fn command(&mut self, request: RequestId, command: Command, cx: &mut Ctx<'_>) {
+        match command {
+            Command::Create | Command::Join { .. } if self.overlay.status() == Status::Out => {
+                self.courier.seed(cx);
+                self.next_serial = cx.dice.roll() as u32;
+            }
+            _ => {}
+        }
+        match command {
+            Command::Create => self.overlay.create(request, cx),
+            Command::Join { seeds } => self.overlay.join(request, seeds, cx),
+            Command::Leave => self.overlay.leave(request, cx),
+            Command::Lookup { key, trace, deadline } => {
+                let payload = if trace { Payload::Trace(Box::default()) } else { Payload::Lookup };
+                self.request(request, key, payload, deadline, cx);
+            }
+            Command::Route { app, .. } if app.bytes.len() > cx.config.payload as usize => {
+                cx.out.push(Output::Reply { request, reply: Err(Failure::TooLarge) });
+            }
+            Command::Route { key, app, deadline } => {
+                self.request(request, key, Payload::App(Box::new(app)), deadline, cx);
+            }
+        }
+    }
+
+    /// Sends a message of this node's user on its way.
+    fn request(
+        &mut self,
+        request: RequestId,
+        key: Key,
+        payload: Payload,
+        deadline: Duration,
+        cx: &mut Ctx<'_>,
+    ) {
+        let failure = match self.overlay.status() {
+            Status::Ready if self.requests.len() < usize::from(cx.config.requests) => None,
+            Status::Ready => Some(Failure::Busy),
+            _ => Some(Failure::NotJoined),
+        };
+        if let Some(failure) = failure {
+            return cx.out.push(Output::Reply { request, reply: Err(failure) });
+        }
+        self.next_serial = self.next_serial.wrapping_add(1);
+        let serial = self.next_serial;
+        let deadline = cx.now.after(deadline.min(cx.config.deadline_max));
+        self.requests.push(Request { serial, request, deadline });
+        self.arm_requests(cx);
+        let origin = self.overlay.me();
+        let routed = Routed { key, origin, payload, serial, hop: 0, hops: 0, stage: Stage::Prefix };
+        let ended = self.courier.accept(routed, &mut self.overlay, cx);
+        self.end_all(ended, cx);
+    }
+
+    fn message(&mut self, from: Contact, body: Body, cx: &mut Ctx<'_>) {
+        if !self.overlay.on_heard(from, cx) {
+            return;
+        }
+        match body {
+            Body::Routed(routed) => {
+                let ended = self.courier.receive(from, routed, &mut self.overlay, cx);
+                self.end_all(ended, cx);
+            }
+            Body::HopAck(ack) => match self.courier.acknowledged(from, ack, &mut self.overlay, cx) {
+                Some(ended) => self.end_all(ended, cx),
+                None if self.overlay.on_ack(from, &ack, cx) => {}
+                None => cx.refuse(Refusal::Unsolicited),
+            },
+            Body::Receipt(receipt) => self.receipt(*receipt, cx),
+            body => self.overlay.handle(from, body, cx),
+        }
+    }
+
+    fn unsent(&mut self, to: Contact, body: Body, cx: &mut Ctx<'_>) {
+        match body {
+            Body::Routed(routed) => {
+                let ended = self.courier.unsent(to, routed.hop, &mut self.overlay, cx);
+                self.end_all(ended, cx);
+            }
+            Body::Receipt(receipt) => {
+                let ended = self.courier.route_receipt(receipt, &mut self.overlay, cx);
+                self.end_all(ended, cx);
+            }
+            // Everything else is repeated by its own timer.
+            _ => {}
+        }
+    }
+
+    fn end_all(&mut self, ended: impl IntoIterator<Item = Ended>, cx: &mut Ctx<'_>) {
+        for ended in ended {
+            match ended {
+                Ended::Own(receipt) => self.receipt(receipt, cx),
+                Ended::Overlay(routed) => self.overlay.arrive(routed, cx),
+            }
+        }
+    }
+
+    /// A message of this node's user has ended.
+    fn receipt(&mut self, receipt: Receipt, cx: &mut Ctx<'_>) {
+        let Receipt { to, serial, hops, by, outcome } = receipt;
+        if to.id != self.overlay.me().id {
+            return cx.refuse(Refusal::Misrouted);
+        }
+        let Some(at) = self.requests.iter().position(|request| request.serial == serial) else {
+            return cx.refuse(Refusal::Unsolicited);
+        };
+        let request = self.requests.swap_remove(at).request;
+        let reply = match outcome {
+            Outcome::Found(path) => Ok(Reply::Found { root: by, hops, path }),
+            Outcome::Delivered(answer) => Ok(Reply::Delivered { root: by, hops, answer }),
+            Outcome::Stopped => Err(Failure::Stopped),
+            Outcome::TooManyHops => Err(Failure::TooManyHops),
+            Outcome::NoRoute => Err(Failure::NoRoute),
+        };
+        cx.out.push(Output::Reply { request, reply });
+    }
+
+    fn on_request_timer(&mut self, cx: &mut Ctx<'_>) {
+        self.armed = None;
+        self.requests.retain(|open| {
+            let late = open.deadline <= cx.now;
+            if late {
+                cx.out.push(Output::Reply { request: open.request, reply: Err(Failure::Timeout) });
+            }
+            !late
+        });
+        self.arm_requests(cx);
+    }
+
+    fn arm_requests(&mut self, cx: &mut Ctx<'_>) {
+        if let Some(earliest) = self.requests.iter().map(|request| request.deadline).min()
+            && self.armed.is_none_or(|armed| earliest < armed)
+        {
+            self.armed = Some(earliest);
+            cx.set_timer(Timer::Request, earliest.since(cx.now));
+        }
+    }
+
+    /// The node is out of the ring: whatever its user waits for will not come.
+    fn end_requests(&mut self, cx: &mut Ctx<'_>) {
+        self.courier.clear();
+        for open in core::mem::take(&mut self.requests) {
+            cx.out.push(Output::Reply { request: open.request, reply: Err(Failure::Ended) });
+        }
+    }
+
+    /// Returns this node.
+    pub fn me(&self) -> Contact {
+        self.overlay.me()
+    }
+
+    /// Returns how far the node has come into a ring.
+    pub fn status(&self) -> Status {
+        self.overlay.status()
+    }
+
+    /// Decides where a fresh message for a key would go.
+    #[inline]
+    pub fn next_hop(&self, key: Key) -> NextHop {
+        self.overlay.next_hop(key, Stage::Prefix, &[], None)
+    }
+
+    /// Returns the `n` nodes that should hold a key, nearest first, as far as this node can tell.
+    pub fn replicas(&self, key: Key, n: usize) -> Vec<Contact> {
+        self.overlay.replicas(key, n)
+    }
+
+    /// Returns the part of the ring this node answers for right now.
+    pub fn range(&self) -> IdRange {
+        self.overlay.range()
+    }
+
+    /// Returns the overlay, for looking at its tables.
+    pub fn overlay(&self) -> &AnyOverlay {
+        &self.overlay
+    }
+
+    /// Takes a snapshot of what services may know of the overlay.
+    pub fn routes(&self) -> Routes {
+        Routes::of(&self.overlay)
+    }
+
+    /// Returns the heap memory of the overlay by part, and of messages under way, in bytes.
+    pub fn memory(&self) -> (Memory, usize) {
+        let requests = self.requests.capacity() * size_of::<Request>();
+        (self.overlay.memory(), self.courier.heap_bytes() + requests)
+    }
+
+    /// Checks what must always hold inside a node. Tests and simulations call it after every input.
+    ///
+    /// # Panics
+    /// If something does not hold: a mistake of ours.
+    pub fn check_invariants(&self, config: &Config) {
+        self.overlay.check_invariants();
+        self.courier.check_invariants(config);
+        assert!(self.requests.len() <= usize::from(config.requests));
+    }
+}

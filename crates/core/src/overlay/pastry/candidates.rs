@@ -1,0 +1,143 @@
+//! Who enters the tables: nodes heard of are probed first, nodes that answered are offered everywhere.
+
+use super::leaf_set::{self, Source};
+use super::routing_table::Offer;
+use super::{Announce, Message, Pastry};
+use crate::config::Metric;
+use crate::contact::{Contact, Proximity};
+use crate::edge::{Ctx, Event, Note, Output, Refusal};
+use crate::id::NodeId;
+use crate::message::Body;
+use crate::overlay::Status;
+use crate::overlay::probe::Why;
+
+/// What a ping and its answer cost the network, roughly, headers included.
+const PING_BYTES: u32 = 128;
+
+impl Pastry {
+    /// A node was heard of. If it may be of use, find out whether it exists and how near it is.
+    pub(super) fn consider(&mut self, contact: Contact, source: Source, why: Why, cx: &mut Ctx<'_>) {
+        let known = self.router.get(contact.id);
+        let is_me = contact.id == self.router.me().id;
+        if is_me || !matches!(self.status, Status::Ready | Status::Waiting) {
+            return;
+        }
+        if self.router.leaf_set().wants(contact.id, source) {
+            self.probe(known.unwrap_or(contact), why.and(Why::LEAF), cx);
+            return;
+        }
+        if known.is_some() || self.prober.is_open(contact.id) || !self.router.table().wants(contact.id) {
+            return;
+        }
+        if let Some(proximity) = self.cache.get(contact.id, cx.now, cx.config.proximity_age) {
+            // Measured before and found too far. A cell that has become empty since is worth another look.
+            let place = self.router.table().place(contact.id);
+            let better = place.is_some_and(|(row, column)| {
+                self.router.table().cell(row, column).next().is_none_or(|holder| proximity < holder.proximity)
+            });
+            if !better {
+                return;
+            }
+        }
+        // A join must not starve; everything else is background work.
+        if self.status == Status::Ready && !self.budget.take(PING_BYTES, cx) {
+            return;
+        }
+        self.probe(contact, why.and(Why::VET), cx);
+    }
+
+    /// A peer has shown itself without being asked. If it belongs into the leaf set, get to know each other.
+    pub(super) fn notice(&mut self, from: Contact, cx: &mut Ctx<'_>) {
+        let wanted = self.router.leaf_set().wants(from.id, Source::Elsewhere);
+        if self.status == Status::Ready && wanted && self.budget.take(PING_BYTES, cx) {
+            self.probe(from, Why::LEAF, cx);
+        }
+    }
+
+    /// Turns the time an answer took into proximity, unless the application measures.
+    pub(super) fn measured(
+        &mut self,
+        peer: Contact,
+        rtt: Option<core::time::Duration>,
+        cx: &mut Ctx<'_>,
+    ) -> Proximity {
+        match cx.config.metric {
+            Metric::RoundTrip => rtt.map_or(Proximity::UNKNOWN, |rtt| {
+                Proximity(u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX).clamp(1, u32::MAX - 1))
+            }),
+            Metric::Application => {
+                self.known_proximity(peer.id, cx.now, cx.config).unwrap_or_else(|| {
+                    cx.out.push(Output::Measure { peer });
+                    Proximity::UNKNOWN
+                })
+            }
+        }
+    }
+
+    /// Offers a node that has just answered, and announces ourselves if it entered the table while we join.
+    pub(super) fn admit_for(
+        &mut self,
+        peer: Contact,
+        proximity: Proximity,
+        source: Source,
+        why: Why,
+        cx: &mut Ctx<'_>,
+    ) {
+        let held = self.router.table().get(peer.id).is_some();
+        self.admit(peer, proximity, source, cx);
+        let holds = || {
+            let place = self.router.table().place(peer.id);
+            place.and_then(|(row, column)| self.router.table().cell(row, column).next()).map(|e| e.contact.id)
+        };
+        let fresh = why.has(Why::JOIN) && !held && holds() == Some(peer.id);
+        if self.status == Status::Ready && fresh && self.router.leaf_set().get(peer.id).is_none() {
+            self.announce(peer, cx);
+        }
+    }
+
+    /// Tells a peer that we have joined.
+    pub(super) fn announce(&mut self, peer: Contact, cx: &mut Ctx<'_>) {
+        let proximity = self.router.proximity(peer.id).unwrap_or(Proximity::UNKNOWN);
+        let seen = self.joining.as_ref().and_then(|joining| joining.seen(peer.id));
+        cx.send(peer, Body::Pastry(Message::Announce(Announce { seen, proximity, round: 0 })));
+    }
+
+    /// Offers a node known to be alive to all tables, and reports what came of it.
+    pub(super) fn admit(&mut self, peer: Contact, proximity: Proximity, source: Source, cx: &mut Ctx<'_>) {
+        let added = self.router.add(peer, proximity, source, cx.config);
+        match added.cell {
+            Offer::Filled => cx.note(Note::CellFilled),
+            Offer::Improved => cx.note(Note::CellImproved),
+            Offer::Stale => cx.refuse(Refusal::StaleIncarnation),
+            Offer::Conflict => cx.refuse(Refusal::DuplicateId),
+            Offer::Myself => cx.refuse(Refusal::FromSelf),
+            Offer::TooFar => self.remember(peer.id, proximity, cx),
+            Offer::Spare | Offer::Known => {}
+        }
+        if let leaf_set::Offer::Added(_) = added.leaf {
+            cx.out.raise(Event::PeerUp(peer));
+            cx.out.raise(Event::NeighboursChanged);
+            self.report_range(cx);
+        }
+        self.settle_forgotten(cx);
+    }
+
+    /// A node that fell out of every table is no longer a suspect: nobody would ever clear it.
+    pub(super) fn settle_forgotten(&mut self, cx: &mut Ctx<'_>) {
+        if self.prober.suspects().is_empty() {
+            return;
+        }
+        let forgotten = self.prober.suspects().iter().copied().filter(|id| self.router.get(*id).is_none());
+        for id in forgotten.collect::<alloc::vec::Vec<NodeId>>() {
+            self.prober.clear(id);
+            cx.out.raise(Event::Settled(id));
+        }
+    }
+
+    pub(super) fn remember(&mut self, peer: NodeId, proximity: Proximity, cx: &mut Ctx<'_>) {
+        if proximity != Proximity::UNKNOWN {
+            let (age, most) = (cx.config.proximity_age, cx.config.proximity_cache.into());
+            self.cache.put(peer, proximity, cx.now, age, most);
+        }
+    }
+}

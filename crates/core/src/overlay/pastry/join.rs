@@ -1,0 +1,474 @@
+//! How a node comes into a ring, and how a node of the ring helps others in.
+//!
+//! A joiner looks for a nearby node, routes a join with its own id as key through it, and gets back what the hops had
+//! for it and the leaf set of the root. It probes every leaf; each one takes the joiner in before it answers, and
+//! names neighbours the joiner has not heard of. When no probe is open any more, the joiner is ready and tells the
+//! nodes of its table. Every step may fail; then the join starts over through another seed, after a pause.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use super::leaf_set::{LeafSet, Source};
+use super::{
+    Announce, AskFor, Join, JoinRefusal, JoinReply, Message, Pastry, Race, SEEDS_MAX, StateReply, Versions, What,
+};
+use crate::contact::{Contact, Proximity};
+use crate::edge::{Ctx, Failure, Note, Output, Refusal, Reply, RequestId, Timer};
+use crate::id::NodeId;
+use crate::message::{Body, HopAck, Nonce, Payload, Routed, Stage};
+use crate::overlay::probe::Why;
+use crate::overlay::{Overlay, Status};
+
+/// Contacts a join may carry: a full leaf set, a neighbourhood set and all rows anybody has in practice.
+pub(crate) const JOIN_CONTACTS_MAX: usize = 2048;
+/// Rounds of announce and race before a joiner leaves the rest to maintenance.
+const RACE_ROUNDS: u8 = 3;
+/// How often the last row of a nearby node is searched again as long as that helps.
+const NEARBY_REPEATS: u8 = 3;
+
+/// A join under way.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Joining {
+    /// Who wants to know; nobody for a node that lost its ring.
+    request: Option<RequestId>,
+    attempt: u8,
+    next_seed: u8,
+    /// The same for all attempts: an answer to an earlier one is as good.
+    nonce: Nonce,
+    phase: Phase,
+    /// Table versions seen first hand.
+    seen: Vec<(NodeId, Versions)>,
+    /// The root that helps us.
+    helper: Option<Contact>,
+}
+
+impl Joining {
+    pub(super) fn seen(&self, peer: NodeId) -> Option<Versions> {
+        self.seen.iter().find(|(id, _)| *id == peer).map(|(_, versions)| *versions)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Phase {
+    /// Between two attempts.
+    Pausing,
+    /// Looking for a nearby node to start from.
+    Nearby(Nearby),
+    /// The join is on its way.
+    Asked { via: Contact, hop: Nonce },
+    /// The leaf set is being probed.
+    Probing,
+}
+
+/// The search for a nearby node: at each step the nodes the current one knows are measured, and the nearest is next.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Nearby {
+    at: Contact,
+    nearest: (Contact, Proximity),
+    /// What the current node was asked for.
+    what: What,
+    repeats: u8,
+}
+
+/// Joiners helped by this node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Helping {
+    joiner: Option<Contact>,
+    queue: VecDeque<Routed>,
+}
+
+impl Helping {
+    pub(super) fn joiner(&self) -> Option<NodeId> {
+        self.joiner.map(|joiner| joiner.id)
+    }
+}
+
+// The joiner's side.
+impl Pastry {
+    pub(super) fn start_join(&mut self, request: RequestId, mut seeds: Vec<Contact>, cx: &mut Ctx<'_>) {
+        let fail = |failure, cx: &mut Ctx<'_>| cx.out.push(Output::Reply { request, reply: Err(failure) });
+        if self.status != Status::Out {
+            return fail(Failure::AlreadyJoined, cx);
+        }
+        let me = self.router.me();
+        seeds.retain(|seed| seed.id != me.id);
+        seeds.truncate(SEEDS_MAX);
+        if seeds.is_empty() {
+            return fail(Failure::NoSeeds, cx);
+        }
+        self.seeds = seeds;
+        self.next_nonce = cx.dice.roll() as Nonce;
+        self.prober.seed(cx);
+        self.begin(Some(request), Status::Waiting, cx);
+    }
+
+    fn begin(&mut self, request: Option<RequestId>, status: Status, cx: &mut Ctx<'_>) {
+        let nonce = self.nonce();
+        self.joining = Some(Box::new(Joining {
+            request,
+            attempt: 0,
+            next_seed: 0,
+            nonce,
+            phase: Phase::Pausing,
+            seen: Vec::new(),
+            helper: None,
+        }));
+        // Until the root has told us where we are, nobody is a neighbour.
+        let me = self.router.me().id;
+        self.router.reset_leaf_set(LeafSet::partial(me, cx.config.leaf_side(), me.plus(1 << 127)));
+        self.set_status(status, cx);
+        self.try_join(cx);
+    }
+
+    /// The last peer is gone. A node with seeds looks for its ring; one that never had any is a ring of one again.
+    pub(super) fn lose_everybody(&mut self, cx: &mut Ctx<'_>) {
+        cx.note(Note::Isolated);
+        if self.seeds.is_empty() {
+            let side = cx.config.leaf_side();
+            self.router.reset_leaf_set(LeafSet::new(self.me().id, side));
+            self.report_range(cx);
+        } else {
+            self.begin(None, Status::Isolated, cx);
+        }
+    }
+
+    fn try_join(&mut self, cx: &mut Ctx<'_>) {
+        let Some(joining) = &mut self.joining else { return };
+        let Some(&seed) = self.seeds.get(usize::from(joining.next_seed) % self.seeds.len().max(1)) else { return };
+        joining.next_seed = joining.next_seed.wrapping_add(1);
+        if !cx.config.find_nearby {
+            return self.ask_to_join(seed, cx);
+        }
+        let what = What::LeafSet;
+        let nearest = (seed, Proximity::UNKNOWN);
+        joining.phase = Phase::Nearby(Nearby { at: seed, nearest, what, repeats: 0 });
+        self.ask(seed, what, Vec::new(), AskFor::Nearby, cx);
+        self.probe(seed, Why::NEARBY.and(Why::VET).and(Why::JOIN), cx);
+    }
+
+    pub(super) fn nearby_answered(&mut self, from: Contact, reply: StateReply, cx: &mut Ctx<'_>) {
+        let Some(joining) = &mut self.joining else { return };
+        let Phase::Nearby(nearby) = &mut joining.phase else { return };
+        if nearby.at.id != from.id {
+            return;
+        }
+        nearby.what = reply.what;
+        let me = self.router.me().id;
+        for contact in reply.contacts.into_iter().filter(|contact| contact.id != me) {
+            match self.known_proximity(contact.id, cx.now, cx.config) {
+                Some(proximity) => self.nearby_measured(contact, proximity),
+                None => self.probe(contact, Why::NEARBY.and(Why::VET).and(Why::JOIN), cx),
+            }
+        }
+        self.continue_join(cx);
+    }
+
+    pub(super) fn nearby_measured(&mut self, peer: Contact, proximity: Proximity) {
+        if let Some(joining) = &mut self.joining
+            && let Phase::Nearby(nearby) = &mut joining.phase
+            && proximity < nearby.nearest.1
+        {
+            nearby.nearest = (peer, proximity);
+        }
+    }
+
+    /// Takes the next step of a join if nothing is open that it waits for. Called after every answer and time-out.
+    pub(super) fn continue_join(&mut self, cx: &mut Ctx<'_>) {
+        let Some(joining) = &self.joining else { return };
+        match &joining.phase {
+            Phase::Nearby(_) => {
+                let asking = self.asks.iter().any(|ask| ask.purpose == AskFor::Nearby);
+                if !asking && self.prober.count(Why::NEARBY) == 0 {
+                    self.search_on(cx);
+                }
+            }
+            Phase::Probing if self.prober.count(Why::LEAF) == 0 => self.complete_join(cx),
+            _ => {}
+        }
+    }
+
+    fn search_on(&mut self, cx: &mut Ctx<'_>) {
+        let Some(joining) = &mut self.joining else { return };
+        let Phase::Nearby(nearby) = &mut joining.phase else { return };
+        let moved = nearby.nearest.0.id != nearby.at.id;
+        if moved {
+            nearby.at = nearby.nearest.0;
+            cx.note(Note::NearerSeed);
+        }
+        let next = match nearby.what {
+            What::LeafSet => Some(What::Row(u8::MAX)),
+            What::Row(0) if moved && nearby.repeats < NEARBY_REPEATS => {
+                nearby.repeats += 1;
+                Some(What::Row(0))
+            }
+            What::Row(row) => row.checked_sub(1).map(What::Row),
+            What::Cell { .. } | What::Neighbourhood => None,
+        };
+        let at = nearby.at;
+        match next {
+            Some(what) => {
+                nearby.what = what;
+                self.ask(at, what, Vec::new(), AskFor::Nearby, cx);
+            }
+            None => self.ask_to_join(at, cx),
+        }
+    }
+
+    fn ask_to_join(&mut self, via: Contact, cx: &mut Ctx<'_>) {
+        let (me, hop, serial) = (self.router.me(), self.nonce(), self.nonce());
+        let Some(joining) = &mut self.joining else { return };
+        joining.phase = Phase::Asked { via, hop };
+        let nonce = joining.nonce;
+        let join = Join { nonce, rows_done: 0, path: Vec::new(), contacts: Vec::new() };
+        let payload = Payload::Join(Box::new(join));
+        let routed = Routed { key: me.id, origin: me, payload, serial, hop, hops: 1, stage: Stage::Prefix };
+        cx.send(via, Body::Routed(routed));
+        cx.set_timer(Timer::Join, cx.config.join_timeout);
+    }
+
+    pub(super) fn join_acknowledged(&mut self, from: Contact, ack: &HopAck, cx: &mut Ctx<'_>) -> bool {
+        let phase = self.joining.as_ref().map(|joining| &joining.phase);
+        match phase {
+            Some(Phase::Asked { via, hop }) if via.id == from.id && *hop == ack.hop => {
+                if !ack.taken {
+                    self.join_failed(cx);
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn handle_join_reply(&mut self, from: Contact, reply: JoinReply, cx: &mut Ctx<'_>) {
+        let JoinReply { join, whole, leaves, versions } = reply;
+        let waiting = self
+            .joining
+            .as_mut()
+            .filter(|joining| joining.nonce == join.nonce && joining.phase != Phase::Probing);
+        let Some(joining) = waiting else { return cx.refuse(Refusal::Unsolicited) };
+        joining.phase = Phase::Probing;
+        joining.helper = Some(from);
+        joining.seen = join.path.iter().map(|(contact, versions)| (contact.id, *versions)).collect();
+        joining.seen.push((from.id, versions));
+        self.drop_search();
+        let (me, side) = (self.router.me().id, cx.config.leaf_side());
+        self.router.reset_leaf_set(if whole {
+            LeafSet::new(me, side)
+        } else {
+            // The arc ends with the farthest leaf on the right: up to there is our right side, too.
+            let edge = leaves.last().map_or(me.plus(1 << 127), |last| last.id);
+            LeafSet::partial(me, side, edge)
+        });
+        self.settle_forgotten(cx);
+        self.set_status(Status::Waiting, cx);
+        cx.set_timer(Timer::Join, cx.config.join_timeout);
+        self.probe(from, Why::LEAF.and(Why::JOIN), cx);
+        for contact in leaves {
+            self.consider(contact, Source::Leaf, Why::JOIN, cx);
+        }
+        let path = join.path.into_iter().map(|(contact, _)| contact);
+        for contact in path.chain(join.contacts) {
+            self.consider(contact, Source::Elsewhere, Why::JOIN, cx);
+        }
+        self.continue_join(cx);
+    }
+
+    pub(super) fn handle_join_refused(&mut self, nonce: Nonce, reason: JoinRefusal, cx: &mut Ctx<'_>) {
+        let waiting = self.joining.as_ref().is_some_and(|joining| {
+            joining.nonce == nonce && matches!(joining.phase, Phase::Asked { .. } | Phase::Pausing)
+        });
+        match reason {
+            _ if !waiting => cx.refuse(Refusal::Unsolicited),
+            JoinRefusal::Busy => self.join_failed(cx),
+            JoinRefusal::IdTaken => {
+                self.end_join(Failure::JoinRefused(reason), cx);
+                self.set_status(Status::Out, cx);
+            }
+        }
+    }
+
+    /// All leaves have answered or are given up.
+    fn complete_join(&mut self, cx: &mut Ctx<'_>) {
+        if self.router.leaf_set().is_empty() {
+            return self.join_failed(cx);
+        }
+        let request = self.joining.as_ref().and_then(|joining| joining.request);
+        let helper = self.joining.as_ref().and_then(|joining| joining.helper);
+        self.set_status_ready(cx);
+        if let Some(request) = request {
+            cx.out.push(Output::Reply { request, reply: Ok(Reply::Joined) });
+        }
+        // Leaves know us from the probes; the nodes of the table are told now, and the helper that it may go on.
+        let leaf_set = self.router.leaf_set();
+        let holders = self.router.table().holders().map(|entry| entry.contact);
+        let told = holders.filter(|contact| leaf_set.get(contact.id).is_none() && Some(*contact) != helper);
+        for peer in told.chain(helper).collect::<Vec<_>>() {
+            self.announce(peer, cx);
+        }
+        self.joining = None;
+    }
+
+    fn set_status_ready(&mut self, cx: &mut Ctx<'_>) {
+        // `announce` still needs the versions seen; everybody else must see a consistent state.
+        cx.out.push(Output::CancelTimer { timer: Timer::Join });
+        self.set_status(Status::Ready, cx);
+        self.start_maintenance(cx);
+    }
+
+    pub(super) fn on_join_timer(&mut self, cx: &mut Ctx<'_>) {
+        match self.joining.as_ref().map(|joining| &joining.phase) {
+            Some(Phase::Pausing) => self.try_join(cx),
+            // Probes end by themselves, each in its own time; a ring in turmoil may need more than one round.
+            Some(Phase::Probing) => cx.set_timer(Timer::Join, cx.config.join_timeout),
+            Some(_) => self.join_failed(cx),
+            None => {}
+        }
+    }
+
+    /// Pauses, longer each time, and starts over.
+    pub(super) fn join_failed(&mut self, cx: &mut Ctx<'_>) {
+        let Some(joining) = &mut self.joining else { return };
+        cx.note(Note::JoinRetried);
+        joining.phase = Phase::Pausing;
+        joining.helper = None;
+        let doubled = cx.config.join_backoff_min.saturating_mul(1 << joining.attempt.min(16));
+        joining.attempt = joining.attempt.saturating_add(1);
+        let pause = cx.dice.jitter(doubled.min(cx.config.join_backoff_max));
+        cx.set_timer(Timer::Join, pause);
+        self.drop_search();
+    }
+
+    fn drop_search(&mut self) {
+        self.asks.retain(|ask| ask.purpose != AskFor::Nearby);
+        self.prober.drop_reason(Why::NEARBY);
+    }
+
+    /// Ends a join for good.
+    pub(super) fn end_join(&mut self, failure: Failure, cx: &mut Ctx<'_>) {
+        if let Some(request) = self.joining.take().and_then(|joining| joining.request) {
+            cx.out.push(Output::Reply { request, reply: Err(failure) });
+        }
+    }
+
+    /// The tables we built on have changed: take in what changed and announce again, to this node only.
+    pub(super) fn handle_race(&mut self, from: Contact, race: Race, cx: &mut Ctx<'_>) {
+        if self.status != Status::Ready || self.router.get(from.id).is_none() || race.round >= RACE_ROUNDS {
+            return cx.refuse(Refusal::Unsolicited);
+        }
+        for contact in race.contacts {
+            self.consider(contact, Source::Elsewhere, Why::VET, cx);
+        }
+        let proximity = self.router.proximity(from.id).unwrap_or(Proximity::UNKNOWN);
+        let announce = Announce { seen: Some(race.versions), proximity, round: race.round + 1 };
+        cx.send(from, Body::Pastry(Message::Announce(announce)));
+    }
+}
+
+// The side of the ring.
+impl Pastry {
+    /// Adds what a joiner can use from here: this node, its rows from the digit they share on, and for the first hop,
+    /// which is near the joiner, its neighbourhood set.
+    pub(super) fn add_rows(&self, joiner: NodeId, join: &mut Join) {
+        let room = JOIN_CONTACTS_MAX.saturating_sub(join.contacts.len());
+        let first = join.path.is_empty();
+        let near = self.router.neighbourhood().members().filter(|_| first);
+        let rows = self.router.rows_for(joiner, join.rows_done).map(|entry| entry.contact);
+        let useful = near.chain(rows).filter(|contact| contact.id != joiner);
+        join.contacts.extend(useful.take(room));
+        join.rows_done = 1 + self.router.me().id.shared_digits(joiner, self.router.table().base());
+        if join.path.len() < usize::from(u8::MAX) {
+            join.path.push((self.router.me(), self.router.versions()));
+        }
+    }
+
+    /// We are the root of a joiner's id. One joiner is helped at a time, so that each finds the one before it in
+    /// place; the others wait.
+    pub(super) fn help(&mut self, routed: Routed, cx: &mut Ctx<'_>) {
+        let joiner = routed.origin;
+        let Payload::Join(join) = &routed.payload else { return };
+        let nonce = join.nonce;
+        let refuse = |reason, cx: &mut Ctx<'_>| {
+            cx.send(joiner, Body::Pastry(Message::JoinRefused { nonce, reason }));
+        };
+        let taken = self.router.leaf_set().get(joiner.id).is_some_and(|known| {
+            known.incarnation > joiner.incarnation
+                || known.incarnation == joiner.incarnation && known.addr != joiner.addr
+        });
+        if taken || joiner.id == self.router.me().id {
+            return refuse(JoinRefusal::IdTaken, cx);
+        }
+        let most = usize::from(cx.config.help_queue);
+        let helping =
+            self.helping.get_or_insert_with(|| Box::new(Helping { joiner: None, queue: VecDeque::new() }));
+        if helping.joiner.is_some_and(|current| current.id != joiner.id) {
+            helping.queue.retain(|waiting| waiting.origin.id != joiner.id);
+            if helping.queue.len() >= most {
+                return refuse(JoinRefusal::Busy, cx);
+            }
+            helping.queue.push_back(routed);
+            return cx.note(Note::Queued);
+        }
+        helping.joiner = Some(joiner);
+        cx.note(Note::Helping);
+        cx.set_timer(Timer::Help, cx.config.help_timeout);
+        let Payload::Join(join) = routed.payload else { return };
+        let mut join = *join;
+        join.contacts.sort_unstable_by_key(|contact| contact.id);
+        join.contacts.dedup_by_key(|contact| contact.id);
+        let leaf_set = self.router.leaf_set();
+        let leaves = leaf_set.arc().into_iter().filter(|contact| contact.id != joiner.id).collect();
+        let (whole, versions) = (leaf_set.is_whole(), self.router.versions());
+        let reply = JoinReply { join, whole, leaves, versions };
+        cx.send(joiner, Body::Pastry(Message::JoinReply(Box::new(reply))));
+    }
+
+    /// Helps the next joiner. It may belong to the one just helped by now, so its join is routed anew.
+    pub(super) fn help_next(&mut self, cx: &mut Ctx<'_>) {
+        let Some(helping) = &mut self.helping else { return };
+        helping.joiner = None;
+        match helping.queue.pop_front() {
+            Some(routed) => cx.out.route(routed),
+            None => self.helping = None,
+        }
+    }
+
+    pub(super) fn on_help_timer(&mut self, cx: &mut Ctx<'_>) {
+        self.help_next(cx);
+    }
+
+    /// A node has joined. It is alive; what it says about its distance only fills an empty cell.
+    pub(super) fn handle_announce(&mut self, from: Contact, announce: Announce, cx: &mut Ctx<'_>) {
+        if self.status != Status::Ready {
+            return cx.refuse(Refusal::NotJoined);
+        }
+        let before = self.router.versions();
+        let place = self.router.table().place(from.id);
+        let holder = place.and_then(|(row, column)| self.router.table().cell(row, column).next().copied());
+        match holder {
+            None => self.admit(from, announce.proximity, Source::Elsewhere, cx),
+            Some(holder) if holder.contact.id != from.id && announce.proximity < holder.proximity => {
+                self.consider(from, Source::Elsewhere, Why::VET, cx);
+            }
+            Some(_) => {}
+        }
+        self.notice(from, cx);
+        if self.helping.as_ref().is_some_and(|helping| helping.joiner() == Some(from.id)) {
+            self.help_next(cx);
+        }
+        let Some(seen) = announce.seen else { return };
+        let (leaves_moved, table_moved) = (before.leaf_set > seen.leaf_set, before.table > seen.table);
+        if !(leaves_moved || table_moved) || announce.round >= RACE_ROUNDS {
+            return;
+        }
+        let mut contacts = if leaves_moved { self.router.leaf_set().arc() } else { Vec::new() };
+        if table_moved {
+            let shared = self.router.me().id.shared_digits(from.id, self.router.table().base());
+            contacts.extend(self.router.rows_for(from.id, shared).map(|entry| entry.contact));
+        }
+        contacts.retain(|contact| contact.id != from.id);
+        cx.note(Note::Raced);
+        let race = Race { versions: self.router.versions(), round: announce.round, contacts };
+        cx.send(from, Body::Pastry(Message::Race(Box::new(race))));
+    }
+}

@@ -1,0 +1,135 @@
+//! Background work: heartbeats of the ring neighbours, and exchanges that make tables better. All periods are
+//! jittered, all of it stays within a budget of bytes.
+
+use alloc::vec::Vec;
+
+use super::{AskFor, Pastry, What};
+use crate::edge::{Ctx, Note, Timer};
+use crate::overlay::Status;
+use crate::overlay::probe::Why;
+use crate::time::Time;
+
+/// A token bucket of bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub(super) struct Budget {
+    spent: u32,
+    since: Time,
+}
+
+/// What a list of contacts costs on the wire, roughly, per entry and per message.
+const CONTACT_BYTES: u32 = 32;
+const MESSAGE_BYTES: u32 = 96;
+
+impl Budget {
+    /// Takes that many bytes, or says that the budget is spent.
+    pub(super) fn take(&mut self, bytes: u32, cx: &mut Ctx<'_>) -> bool {
+        let earned = cx.now.since(self.since).as_micros() * u128::from(cx.config.budget) / 1_000_000;
+        if earned > 0 {
+            self.spent = self.spent.saturating_sub(u32::try_from(earned).unwrap_or(u32::MAX));
+            self.since = cx.now;
+        }
+        if self.spent.saturating_add(bytes) > cx.config.budget_burst {
+            cx.note(Note::BudgetSpent);
+            return false;
+        }
+        self.spent += bytes;
+        true
+    }
+}
+
+fn cost(contacts: usize) -> u32 {
+    MESSAGE_BYTES + CONTACT_BYTES * u32::try_from(contacts).unwrap_or(u32::MAX / CONTACT_BYTES)
+}
+
+impl Pastry {
+    pub(super) fn start_maintenance(&mut self, cx: &mut Ctx<'_>) {
+        for timer in [Timer::Heartbeat, Timer::LeafExchange, Timer::RowSwap, Timer::Neighbourhood] {
+            self.schedule(timer, cx);
+        }
+    }
+
+    fn schedule(&self, timer: Timer, cx: &mut Ctx<'_>) {
+        let span = match timer {
+            Timer::Heartbeat => cx.config.heartbeat,
+            Timer::LeafExchange => cx.config.leaf_exchange,
+            Timer::RowSwap => cx.config.row_swap,
+            _ => cx.config.neighbourhood_exchange,
+        };
+        let span = cx.dice.jitter(span);
+        cx.set_timer(timer, span);
+    }
+
+    /// Probes the ring neighbours that have been silent, and one peer that is in doubt.
+    pub(super) fn on_heartbeat(&mut self, cx: &mut Ctx<'_>) {
+        if self.status != Status::Ready {
+            return;
+        }
+        self.schedule(Timer::Heartbeat, cx);
+        self.prober.shrink();
+        let leaf_set = self.router.leaf_set();
+        let sides = [leaf_set.left().next(), leaf_set.right().next()];
+        for (heard, neighbour) in core::mem::take(&mut self.heard).into_iter().zip(sides) {
+            if let Some(neighbour) = neighbour.filter(|_| !heard) {
+                self.probe(neighbour, Why::WATCH, cx);
+            }
+        }
+        let suspects = self.prober.suspects();
+        if !suspects.is_empty() {
+            let id = suspects[cx.dice.below(suspects.len())];
+            if let Some(suspect) = self.router.get(id) {
+                self.probe(suspect, Why::WATCH, cx);
+            }
+        }
+    }
+
+    /// Exchanges leaf sets with a random leaf. Its silence is noticed like that of any probe.
+    pub(super) fn on_leaf_exchange(&mut self, cx: &mut Ctx<'_>) {
+        if self.status != Status::Ready {
+            return;
+        }
+        self.schedule(Timer::LeafExchange, cx);
+        let leaves = self.router.leaf_set().members();
+        if leaves.is_empty() {
+            return;
+        }
+        let leaf = leaves[cx.dice.below(leaves.len())];
+        if self.budget.take(cost(2 * leaves.len()), cx) {
+            self.probe(leaf, Why::LEAF.and(Why::WATCH), cx);
+        }
+    }
+
+    /// Swaps every row with a random member of it: the other end has the same row, seen from elsewhere.
+    pub(super) fn on_row_swap(&mut self, cx: &mut Ctx<'_>) {
+        if self.status != Status::Ready {
+            return;
+        }
+        self.schedule(Timer::RowSwap, cx);
+        for row in 0..self.router.table().depth() {
+            let members: Vec<_> = self.router.table().row(row).map(|(_, entry)| entry.contact).collect();
+            if members.is_empty() {
+                continue;
+            }
+            let partner = members[cx.dice.below(members.len())];
+            if !self.budget.take(cost(2 * members.len()), cx) {
+                return;
+            }
+            let push = members.into_iter().filter(|contact| contact.id != partner.id).collect();
+            self.ask(partner, What::Row(row), push, AskFor::Upkeep, cx);
+        }
+    }
+
+    /// Asks a random neighbour for its neighbourhood set: what is near it is probably near us.
+    pub(super) fn on_neighbourhood_exchange(&mut self, cx: &mut Ctx<'_>) {
+        if self.status != Status::Ready {
+            return;
+        }
+        self.schedule(Timer::Neighbourhood, cx);
+        let members: Vec<_> = self.router.neighbourhood().members().collect();
+        if members.is_empty() || !self.budget.take(cost(2 * members.len()), cx) {
+            return;
+        }
+        let partner = members[cx.dice.below(members.len())];
+        let push = members.into_iter().filter(|contact| contact.id != partner.id).collect();
+        self.ask(partner, What::Neighbourhood, push, AskFor::Upkeep, cx);
+    }
+}

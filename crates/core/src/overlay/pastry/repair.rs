@@ -1,0 +1,202 @@
+//! Death and departure: probes that stay unanswered, goodbyes, and the search for replacements.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::leaf_set::Source;
+use super::routing_table::Removal;
+use super::{AskFor, Message, Pastry, What};
+use crate::contact::Contact;
+use crate::edge::{Ctx, Event, Failure, Note, Output, Refusal, Reply, RequestId, Timer};
+use crate::id::NodeId;
+use crate::message::Body;
+use crate::overlay::probe::Why;
+use crate::overlay::{Overlay, Status};
+
+/// How many members of a row are asked for a lost cell before the search is left to maintenance.
+const CELL_TRIES: u8 = 3;
+
+impl Pastry {
+    /// Repeats probes that were not answered, and draws the conclusion where all attempts were in vain.
+    pub(super) fn on_probe_timer(&mut self, cx: &mut Ctx<'_>) {
+        let (config, now) = (cx.config, cx.now);
+        let mut prober = core::mem::take(&mut self.prober);
+        let due = prober.due(|peer| self.patience(peer, now, config), cx);
+        self.prober = prober;
+        for (peer, nonce, why, last) in due.again {
+            self.send_probe(peer, nonce, why, cx);
+            if last && why.has(Why::WATCH) {
+                self.ask_relays(peer, nonce, cx);
+            }
+        }
+        for (peer, why) in due.failed {
+            // A node that never was in a table has no place to be removed from, but its silence may end a join step.
+            if why.has(Why::WATCH) || self.router.get(peer.id).is_some() {
+                self.bury(peer, cx);
+            }
+        }
+        self.continue_join(cx);
+    }
+
+    /// A broken path is not a dead node: others look too.
+    fn ask_relays(&mut self, peer: Contact, nonce: u32, cx: &mut Ctx<'_>) {
+        let suspects = self.prober.suspects();
+        let fits = |leaf: &&Contact| leaf.id != peer.id && suspects.binary_search(&leaf.id).is_err();
+        let mut relays: Vec<Contact> = self.router.leaf_set().members().iter().filter(fits).copied().collect();
+        for _ in 0..cx.config.probe_relays {
+            if relays.is_empty() {
+                break;
+            }
+            let relay = relays.swap_remove(cx.dice.below(relays.len()));
+            cx.send(relay, Body::PingVia { nonce, target: peer });
+        }
+    }
+
+    /// Probes found a peer dead.
+    fn bury(&mut self, peer: Contact, cx: &mut Ctx<'_>) {
+        cx.note(Note::Died(peer));
+        let leaf_set = self.router.leaf_set();
+        let beside = [leaf_set.left().next(), leaf_set.right().next()];
+        let was_beside = beside.iter().flatten().any(|neighbour| neighbour.id == peer.id);
+        self.forget(peer.id, cx);
+        // The two nodes beside it tell the others, who then look for themselves.
+        if was_beside {
+            for leaf in self.router.leaf_set().members() {
+                cx.send(*leaf, Body::Pastry(Message::Obituary(peer)));
+            }
+        }
+    }
+
+    /// Removes a peer from all tables and starts to fill the gaps.
+    pub(super) fn forget(&mut self, id: NodeId, cx: &mut Ctx<'_>) {
+        let was_left = self.router.leaf_set().left().any(|leaf| leaf.id == id);
+        let removed = self.router.remove(id);
+        self.cache.remove(id);
+        self.prober.forget(id);
+        cx.out.raise(Event::Settled(id));
+        match removed.cell {
+            Removal::Promoted => cx.note(Note::SparePromoted),
+            Removal::Emptied { row, column } => self.ask_for_cell(row, column, 0, cx),
+            Removal::Spare | Removal::Absent => {}
+        }
+        if let Some(leaf) = removed.leaf {
+            cx.out.raise(Event::PeerDown(leaf));
+            cx.out.raise(Event::NeighboursChanged);
+            self.report_range(cx);
+            self.repair_leaf_set(was_left, cx);
+        }
+        if self.helping.as_ref().is_some_and(|helping| helping.joiner() == Some(id)) {
+            self.help_next(cx);
+        }
+    }
+
+    /// Asks the farthest leaf on the side that has lost one. A whole leaf set has nothing to ask for.
+    fn repair_leaf_set(&mut self, left: bool, cx: &mut Ctx<'_>) {
+        if self.status != Status::Ready {
+            return;
+        }
+        let leaf_set = self.router.leaf_set();
+        if leaf_set.is_empty() {
+            return self.refill_leaf_set(cx);
+        }
+        if leaf_set.is_whole() {
+            return;
+        }
+        let (left_end, right_end) = (leaf_set.left().next_back(), leaf_set.right().next_back());
+        let end = if left { left_end.or(right_end) } else { right_end.or(left_end) };
+        if let Some(end) = end {
+            cx.note(Note::LeafAsked);
+            self.probe(end, Why::LEAF.and(Why::WATCH), cx);
+        }
+    }
+
+    /// The last leaf is gone: the nearest nodes of the table become candidates. If there are none, we are alone.
+    fn refill_leaf_set(&mut self, cx: &mut Ctx<'_>) {
+        let me = self.router.me().id;
+        let mut known: Vec<Contact> = self.router.nodes().collect();
+        known.sort_by_key(|contact| me.closeness(contact.id));
+        known.truncate(cx.config.leaf_set.into());
+        if known.is_empty() {
+            return self.lose_everybody(cx);
+        }
+        cx.note(Note::LeafRefilled);
+        for contact in known {
+            self.probe(contact, Why::LEAF.and(Why::WATCH), cx);
+        }
+    }
+
+    /// Asks one member of the row, or of a later row, for a node that fits the empty cell.
+    pub(super) fn ask_for_cell(&mut self, row: u8, column: u8, tries: u8, cx: &mut Ctx<'_>) {
+        if self.status != Status::Ready || tries >= CELL_TRIES {
+            return;
+        }
+        if self.router.table().cell(row, column).next().is_some() || !self.budget.take(256, cx) {
+            return;
+        }
+        let suspects = self.prober.suspects();
+        let members = (row..self.router.table().depth())
+            .map(|row| self.router.table().row(row).map(|(_, entry)| entry.contact))
+            .map(|members| members.filter(|c| suspects.binary_search(&c.id).is_err()).collect::<Vec<_>>())
+            .find(|members| !members.is_empty());
+        if let Some(members) = members {
+            let member = members[cx.dice.below(members.len())];
+            cx.note(Note::CellAsked);
+            let purpose = AskFor::Repair { row, column, tries: tries + 1 };
+            self.ask(member, What::Cell { row, column }, Vec::new(), purpose, cx);
+        }
+    }
+
+    /// Somebody says a node is dead. That is a reason to look, not to believe.
+    pub(super) fn handle_obituary(&mut self, dead: Contact, cx: &mut Ctx<'_>) {
+        match self.router.get(dead.id) {
+            Some(known) if known.incarnation == dead.incarnation => self.probe(known, Why::WATCH, cx),
+            _ => {}
+        }
+    }
+
+    pub(super) fn handle_goodbye(&mut self, from: Contact, leaves: Vec<Contact>, cx: &mut Ctx<'_>) {
+        if self.router.get(from.id).is_none() {
+            return cx.refuse(Refusal::Unsolicited);
+        }
+        self.forget(from.id, cx);
+        for contact in leaves {
+            self.consider(contact, Source::Leaf, Why::VET, cx);
+        }
+    }
+
+    pub(super) fn start_leaving(&mut self, request: RequestId, cx: &mut Ctx<'_>) {
+        match self.status {
+            Status::Ready => {}
+            Status::Waiting | Status::Isolated => {
+                self.stop(cx);
+                return cx.out.push(Output::Reply { request, reply: Ok(Reply::Left) });
+            }
+            Status::Out | Status::Leaving => {
+                return cx.out.push(Output::Reply { request, reply: Err(Failure::NotJoined) });
+            }
+        }
+        let leaves = self.router.leaf_set().arc();
+        for peer in self.router.nodes() {
+            cx.send(peer, Body::Pastry(Message::Goodbye(Box::new(leaves.clone()))));
+        }
+        self.leaving = Some(request);
+        self.set_status(Status::Leaving, cx);
+        cx.set_timer(Timer::Leave, cx.config.leave_grace);
+    }
+
+    pub(super) fn on_leave_timer(&mut self, cx: &mut Ctx<'_>) {
+        if let Some(request) = self.leaving.take() {
+            self.stop(cx);
+            cx.out.push(Output::Reply { request, reply: Ok(Reply::Left) });
+        }
+    }
+
+    /// Forgets the ring.
+    fn stop(&mut self, cx: &mut Ctx<'_>) {
+        self.end_join(Failure::Ended, cx);
+        let blank = Pastry::new(self.me(), cx.config);
+        let (range, status) = (self.range, self.status);
+        *self = Pastry { range, status, ..blank };
+        self.set_status(Status::Out, cx);
+    }
+}

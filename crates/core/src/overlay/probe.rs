@@ -1,0 +1,308 @@
+//! Failure detection shared by the overlays: a peer is dead only if it does not answer this node's own probes.
+//!
+//! A peer that misses its first probe is *suspected*: it stays in the tables but messages go around it. Before the
+//! last attempt a few other peers are asked to probe it too, since a broken path is not a dead node. The same probes
+//! measure round trips and show that a node heard of second hand exists, before any table takes it in.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use crate::contact::Contact;
+use crate::edge::{Ctx, Note, Refusal, Timer};
+use crate::id::NodeId;
+use crate::message::{Body, Nonce};
+use crate::time::Time;
+
+/// What a probe is for; several reasons may share one probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Why(u8);
+
+impl Why {
+    /// The peer is in a table: its silence means suspicion, then death.
+    pub const WATCH: Why = Why(1);
+    /// The peer belongs into the leaf set: a leaf probe is sent instead of a ping.
+    pub const LEAF: Why = Why(2);
+    /// The peer may be good for a table.
+    pub const VET: Why = Why(4);
+    /// The peer may be a nearby node to join through.
+    pub const NEARBY: Why = Why(8);
+    /// The peer became known by joining: announce when it enters the table.
+    pub const JOIN: Why = Why(16);
+
+    /// Returns both reasons.
+    pub const fn and(self, other: Why) -> Why {
+        Why(self.0 | other.0)
+    }
+
+    /// Says whether one of the given reasons applies.
+    pub const fn has(self, other: Why) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    const fn without(self, other: Why) -> Why {
+        Why(self.0 & !other.0)
+    }
+}
+
+/// All open probes of a node, and whom it suspects.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Prober {
+    probes: Vec<Probe>,
+    relays: Vec<Relay>,
+    /// Sorted.
+    suspects: Vec<NodeId>,
+    next: Nonce,
+    /// When the timer is set to fire, if it is.
+    armed: Option<Time>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Probe {
+    peer: Contact,
+    /// Attempt n carries nonce `first + n`, so that a late answer still counts and is timed right.
+    first: Nonce,
+    attempt: u8,
+    first_sent: Time,
+    sent: Time,
+    deadline: Time,
+    why: Why,
+}
+
+/// A ping on behalf of another node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Relay {
+    asker: Contact,
+    theirs: Nonce,
+    target: NodeId,
+    mine: Nonce,
+    until: Time,
+}
+
+/// Relayed pings open at once. They are rare and short; more would be somebody's mistake or mischief.
+const RELAYS_MAX: usize = 32;
+
+/// A peer has answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// The peer as it was probed.
+    pub peer: Contact,
+    /// How long the answer took, if that is certain.
+    pub rtt: Option<Duration>,
+    /// What the probe was for.
+    pub why: Why,
+    /// Whether it was suspected until now.
+    pub cleared: bool,
+}
+
+/// What is to be done about probes that are due.
+#[derive(Debug, Default)]
+pub struct Due {
+    /// Send these probes again. The flag says that this is the last attempt.
+    pub again: Vec<(Contact, Nonce, Why, bool)>,
+    /// These peers never answered.
+    pub failed: Vec<(Contact, Why)>,
+}
+
+impl Prober {
+    /// Starts numbering at random, so that answers meant for an earlier life do not fit.
+    pub fn seed(&mut self, cx: &mut Ctx<'_>) {
+        self.next = cx.dice.roll() as Nonce;
+    }
+
+    /// Opens a probe and returns the nonce to send, or `None` if there is nothing to send: one is open already, or
+    /// there are too many. The caller sends, because only it knows what a leaf probe carries.
+    pub fn start(&mut self, peer: Contact, why: Why, wait: Duration, cx: &mut Ctx<'_>) -> Option<Nonce> {
+        if let Some(probe) = self.probes.iter_mut().find(|probe| probe.peer.id == peer.id) {
+            let upgrade = why.has(Why::LEAF) && !probe.why.has(Why::LEAF);
+            probe.why = probe.why.and(why);
+            // A ping is on its way; the leaf probe goes out besides and is answered by the same nonce.
+            return upgrade.then(|| probe.first.wrapping_add(probe.attempt.into()));
+        }
+        if self.probes.len() >= cx.config.probes.into() {
+            cx.refuse(Refusal::Full);
+            return None;
+        }
+        let first = self.next;
+        self.next = self.next.wrapping_add(8);
+        let deadline = cx.now.after(wait);
+        let probe = Probe { peer, first, attempt: 0, first_sent: cx.now, sent: cx.now, deadline, why };
+        self.probes.push(probe);
+        self.arm(cx);
+        Some(first)
+    }
+
+    /// Takes an answer. An answer by ping keeps a probe open whose leaf probe is still to be answered.
+    pub fn answer(&mut self, from: NodeId, nonce: Nonce, by_leaf: bool, cx: &mut Ctx<'_>) -> Option<Answered> {
+        let at = self.probes.iter().position(|probe| {
+            probe.peer.id == from && nonce.wrapping_sub(probe.first) <= Nonce::from(probe.attempt)
+        })?;
+        let probe = &mut self.probes[at];
+        let attempt = nonce.wrapping_sub(probe.first);
+        let rtt = if attempt == Nonce::from(probe.attempt) {
+            Some(cx.now.since(probe.sent))
+        } else if attempt == 0 {
+            Some(cx.now.since(probe.first_sent))
+        } else {
+            None
+        };
+        let (peer, why) = (probe.peer, probe.why);
+        let (answered, open) = if why.has(Why::LEAF) && !by_leaf {
+            (why.without(Why::LEAF), true)
+        } else {
+            (why, false)
+        };
+        if open {
+            probe.why = Why::LEAF;
+        } else {
+            self.probes.swap_remove(at);
+        }
+        let cleared = self.clear(from);
+        Some(Answered { peer, rtt, why: answered, cleared })
+    }
+
+    /// Ends a probe whose peer was reached by another. Returns what it was for.
+    pub fn answer_via(&mut self, target: NodeId, nonce: Nonce) -> Option<(Contact, Why)> {
+        let at = self.probes.iter().position(|probe| {
+            probe.peer.id == target && nonce.wrapping_sub(probe.first) <= Nonce::from(probe.attempt)
+        })?;
+        let probe = self.probes.swap_remove(at);
+        Some((probe.peer, probe.why))
+    }
+
+    /// Goes through the probes whose time is up.
+    pub fn due(&mut self, wait: impl Fn(NodeId) -> Duration, cx: &mut Ctx<'_>) -> Due {
+        let mut due = Due::default();
+        let attempts = cx.config.probe_attempts;
+        let mut suspects = Vec::new();
+        self.probes.retain_mut(|probe| {
+            if probe.deadline > cx.now {
+                return true;
+            }
+            probe.attempt += 1;
+            if probe.attempt >= attempts {
+                due.failed.push((probe.peer, probe.why));
+                return false;
+            }
+            if probe.why.has(Why::WATCH) {
+                suspects.push(probe.peer);
+            }
+            probe.sent = cx.now;
+            // Each attempt waits longer: what was lost to congestion is not helped by haste.
+            probe.deadline = cx.now.after(wait(probe.peer.id) * (1 + u32::from(probe.attempt)));
+            let nonce = probe.first.wrapping_add(probe.attempt.into());
+            due.again.push((probe.peer, nonce, probe.why, probe.attempt + 1 == attempts));
+            true
+        });
+        for peer in suspects {
+            self.suspect(peer, cx);
+        }
+        self.armed = None;
+        self.arm(cx);
+        due
+    }
+
+    fn arm(&mut self, cx: &mut Ctx<'_>) {
+        let Some(earliest) = self.probes.iter().map(|probe| probe.deadline).min() else { return };
+        if self.armed.is_none_or(|armed| earliest < armed) {
+            self.armed = Some(earliest);
+            cx.set_timer(Timer::Probe, earliest.since(cx.now));
+        }
+    }
+
+    /// Returns how many open probes have one of these reasons.
+    pub fn count(&self, why: Why) -> usize {
+        self.probes.iter().filter(|probe| probe.why.has(why)).count()
+    }
+
+    /// Says whether a peer is being probed.
+    pub fn is_open(&self, id: NodeId) -> bool {
+        self.probes.iter().any(|probe| probe.peer.id == id)
+    }
+
+    /// Ends all probes for one reason.
+    pub fn drop_reason(&mut self, why: Why) {
+        self.probes.retain_mut(|probe| {
+            probe.why = probe.why.without(why);
+            probe.why.0 != 0
+        });
+    }
+
+    /// Forgets a peer altogether.
+    pub fn forget(&mut self, id: NodeId) {
+        self.probes.retain(|probe| probe.peer.id != id);
+        self.clear(id);
+    }
+
+    /// Doubts a peer. Returns whether that is new.
+    pub fn suspect(&mut self, peer: Contact, cx: &mut Ctx<'_>) -> bool {
+        match self.suspects.binary_search(&peer.id) {
+            Ok(_) => false,
+            Err(at) => {
+                self.suspects.insert(at, peer.id);
+                cx.note(Note::Suspected(peer));
+                true
+            }
+        }
+    }
+
+    /// Ends doubts about a peer. Returns whether there were any.
+    pub fn clear(&mut self, id: NodeId) -> bool {
+        let found = self.suspects.binary_search(&id);
+        found.map(|at| self.suspects.remove(at)).is_ok()
+    }
+
+    /// Returns whom this node doubts.
+    pub fn suspects(&self) -> &[NodeId] {
+        &self.suspects
+    }
+
+    /// Pings `target` for another node.
+    pub fn relay(&mut self, asker: Contact, theirs: Nonce, target: Contact, cx: &mut Ctx<'_>) {
+        self.relays.retain(|relay| relay.until > cx.now);
+        if self.relays.len() >= RELAYS_MAX {
+            cx.refuse(Refusal::Full);
+            return;
+        }
+        let mine = self.next;
+        self.next = self.next.wrapping_add(8);
+        let until = cx.now.after(cx.config.probe_timeout_max * 4);
+        self.relays.push(Relay { asker, theirs, target: target.id, mine, until });
+        cx.send(target, Body::Ping(mine));
+    }
+
+    /// Passes the answer to a relayed ping on. Returns whether it was one.
+    pub fn relayed(&mut self, from: NodeId, nonce: Nonce, cx: &mut Ctx<'_>) -> bool {
+        let Some(at) = self.relays.iter().position(|relay| relay.target == from && relay.mine == nonce) else {
+            return false;
+        };
+        let relay = self.relays.swap_remove(at);
+        cx.send(relay.asker, Body::PongVia { nonce: relay.theirs, target: relay.target });
+        true
+    }
+
+    /// Returns the heap memory held, in bytes.
+    pub fn heap_bytes(&self) -> usize {
+        self.probes.capacity() * size_of::<Probe>()
+            + self.relays.capacity() * size_of::<Relay>()
+            + self.suspects.capacity() * size_of::<NodeId>()
+    }
+
+    /// Gives back memory that a burst of probes needed.
+    pub fn shrink(&mut self) {
+        if self.probes.is_empty() {
+            self.probes = Vec::new();
+        }
+    }
+
+    /// Checks order and bounds.
+    ///
+    /// # Panics
+    /// If one is broken: that is a mistake in this module.
+    pub fn check_invariants(&self) {
+        assert!(self.suspects.is_sorted());
+        assert!(self.relays.len() <= RELAYS_MAX);
+        for probe in &self.probes {
+            assert_eq!(self.probes.iter().filter(|other| other.peer.id == probe.peer.id).count(), 1);
+        }
+    }
+}

@@ -1,0 +1,538 @@
+//! The bodies of messages: CBOR maps with numbered fields. A number, once given, keeps its meaning.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use minicbor::data::Type;
+use minicbor::{Decoder, Encoder};
+
+use super::contacts::{self, Unread};
+use super::{AddressBook, CONTACTS_MAX, DecodeError, PAYLOAD_MAX};
+use crate::contact::{Contact, Proximity};
+use crate::id::Id;
+use crate::message::{
+    App, Body, BodyKind, Hop, HopAck, Outcome, Payload, Receipt, Routed, Rule, Stage,
+};
+use crate::overlay::pastry::{
+    Announce, Join, JoinRefusal, JoinReply, LeafProbe, LeafReply, Message, Race, StateReply, StateRequest, Versions,
+    What,
+};
+
+/// Fields a body may have, known and unknown.
+const FIELDS_MAX: u64 = 32;
+/// Hops a trace or the path of a join may have.
+const PATH_MAX: usize = 255;
+
+/// Why encoding can not fail.
+const IN_MEMORY: &str = "writing to memory does not fail";
+
+// The fields. One list for all kinds: the same thing has the same number everywhere.
+const KEY: u8 = 0;
+const ORIGIN: u8 = 1;
+const SERIAL: u8 = 2;
+const HOPS: u8 = 3;
+const STAGE: u8 = 4;
+const PATH: u8 = 5;
+const PURPOSE: u8 = 6;
+const BYTES: u8 = 7;
+const NONCE: u8 = 8;
+const ROWS_DONE: u8 = 9;
+const CONTACTS: u8 = 10;
+const TAKEN: u8 = 11;
+const BETTER: u8 = 12;
+const TO: u8 = 13;
+const BY: u8 = 14;
+const OUTCOME: u8 = 15;
+const TARGET: u8 = 16;
+const WHOLE: u8 = 17;
+const LEAVES: u8 = 18;
+const VERSIONS: u8 = 19;
+const REASON: u8 = 20;
+const SEEN: u8 = 21;
+const PROXIMITY: u8 = 22;
+const ROUND: u8 = 23;
+const WHAT: u8 = 24;
+const TARGET_ID: u8 = 25;
+
+/// Appends the body and returns the number for the header.
+pub(super) fn encode(body: &Body, book: &dyn AddressBook, out: &mut Vec<u8>) -> u32 {
+    let mut writer = Writer { fields: Encoder::new(Vec::new()), count: 0, book };
+    let request = writer.body(body);
+    // Field numbers and counts stay below 24, so a map of them has a head of one byte or two.
+    let mut head = Encoder::new(&mut *out);
+    head.map(writer.count).expect(IN_MEMORY);
+    out.extend_from_slice(writer.fields.writer());
+    request
+}
+
+struct Writer<'a> {
+    fields: Encoder<Vec<u8>>,
+    count: u64,
+    book: &'a dyn AddressBook,
+}
+
+impl Writer<'_> {
+    fn field(&mut self, number: u8) -> &mut Encoder<Vec<u8>> {
+        self.count += 1;
+        self.fields.u8(number).expect(IN_MEMORY)
+    }
+
+    fn number(&mut self, field: u8, value: u32) {
+        self.field(field).u32(value).expect(IN_MEMORY);
+    }
+
+    fn bytes(&mut self, field: u8, bytes: &[u8]) {
+        self.field(field).bytes(bytes).expect(IN_MEMORY);
+    }
+
+    fn contacts(&mut self, field: u8, list: &[Contact]) {
+        let bytes = contacts::write_all(list, self.book);
+        self.bytes(field, &bytes);
+    }
+
+    fn versions(&mut self, field: u8, versions: Versions) {
+        self.bytes(field, &versions_bytes(versions));
+    }
+
+    fn body(&mut self, body: &Body) -> u32 {
+        match body {
+            Body::Routed(routed) => {
+                self.routed(routed);
+                routed.hop
+            }
+            Body::HopAck(HopAck { hop, taken, better }) => {
+                self.number(TAKEN, (*taken).into());
+                if let Some(better) = better {
+                    self.contacts(BETTER, &[*better]);
+                }
+                *hop
+            }
+            Body::Receipt(receipt) => {
+                self.receipt(receipt);
+                receipt.serial
+            }
+            Body::Ping(nonce) | Body::Pong(nonce) => *nonce,
+            Body::PingVia { nonce, target } => {
+                self.contacts(TARGET, &[*target]);
+                *nonce
+            }
+            Body::PongVia { nonce, target } => {
+                self.bytes(TARGET_ID, &target.to_bytes());
+                *nonce
+            }
+            Body::Pastry(message) => self.pastry(message),
+            #[cfg(any(test, feature = "fake"))]
+            Body::Echo(left) => *left,
+        }
+    }
+
+    fn routed(&mut self, routed: &Routed) {
+        let Routed { key, origin, payload, serial, hops, stage, .. } = routed;
+        self.bytes(KEY, &key.to_bytes());
+        self.contacts(ORIGIN, &[*origin]);
+        self.number(SERIAL, *serial);
+        self.number(HOPS, (*hops).into());
+        self.number(STAGE, (*stage == Stage::Leaf).into());
+        match payload {
+            Payload::Lookup => {}
+            Payload::Trace(path) => self.path(path),
+            Payload::App(app) => {
+                self.number(PURPOSE, app.purpose);
+                self.bytes(BYTES, &app.bytes);
+            }
+            Payload::Join(join) => self.join(join),
+            Payload::Receipt(receipt) => self.receipt(receipt),
+        }
+    }
+
+    fn path(&mut self, path: &[Hop]) {
+        let mut list = Vec::new();
+        for hop in path {
+            let mut extra = rule_bytes(hop.rule).to_vec();
+            extra.extend_from_slice(&hop.proximity.0.to_be_bytes());
+            contacts::write(&hop.node, &extra, self.book, &mut list);
+        }
+        self.bytes(PATH, &list);
+    }
+
+    fn join(&mut self, join: &Join) {
+        self.number(NONCE, join.nonce);
+        self.number(ROWS_DONE, join.rows_done.into());
+        let mut list = Vec::new();
+        for (contact, versions) in &join.path {
+            contacts::write(contact, &versions_bytes(*versions), self.book, &mut list);
+        }
+        self.bytes(PATH, &list);
+        self.contacts(CONTACTS, &join.contacts);
+    }
+
+    fn receipt(&mut self, receipt: &Receipt) {
+        let Receipt { to, serial, hops, by, outcome } = receipt;
+        self.contacts(TO, &[*to]);
+        self.contacts(BY, &[*by]);
+        // A routed receipt has a serial and a hop count of its own; these are the message's.
+        self.number(NONCE, *serial);
+        self.number(ROUND, (*hops).into());
+        self.number(
+            OUTCOME,
+            match outcome {
+                Outcome::Found(_) => 0,
+                Outcome::Delivered(_) => 1,
+                Outcome::Stopped => 2,
+                Outcome::TooManyHops => 3,
+                Outcome::NoRoute => 4,
+            },
+        );
+        match outcome {
+            Outcome::Found(path) if !path.is_empty() => self.path(path),
+            Outcome::Delivered(Some(bytes)) => self.bytes(BYTES, bytes),
+            _ => {}
+        }
+    }
+
+    fn pastry(&mut self, message: &Message) -> u32 {
+        match message {
+            Message::JoinReply(reply) => {
+                self.join(&reply.join);
+                self.number(WHOLE, reply.whole.into());
+                self.contacts(LEAVES, &reply.leaves);
+                self.versions(VERSIONS, reply.versions);
+                reply.join.nonce
+            }
+            Message::JoinRefused { nonce, reason } => {
+                self.number(REASON, if *reason == JoinRefusal::Busy { 0 } else { 1 });
+                *nonce
+            }
+            Message::LeafProbe(probe) => {
+                if let Some(seen) = probe.seen {
+                    self.number(SEEN, seen);
+                }
+                self.contacts(LEAVES, &probe.leaves);
+                probe.nonce
+            }
+            Message::LeafReply(reply) => {
+                self.number(VERSIONS, reply.version);
+                if let Some(leaves) = &reply.leaves {
+                    self.contacts(LEAVES, leaves);
+                }
+                reply.nonce
+            }
+            Message::Announce(Announce { seen, proximity, round }) => {
+                if let Some(seen) = seen {
+                    self.versions(SEEN, *seen);
+                }
+                self.number(PROXIMITY, proximity.0);
+                self.number(ROUND, (*round).into());
+                0
+            }
+            Message::Race(race) => {
+                self.versions(VERSIONS, race.versions);
+                self.number(ROUND, race.round.into());
+                self.contacts(CONTACTS, &race.contacts);
+                0
+            }
+            Message::StateRequest(request) => {
+                self.bytes(WHAT, &what_bytes(request.what));
+                self.contacts(CONTACTS, &request.push);
+                request.nonce
+            }
+            Message::StateReply(reply) => {
+                self.bytes(WHAT, &what_bytes(reply.what));
+                self.contacts(CONTACTS, &reply.contacts);
+                reply.nonce
+            }
+            Message::Goodbye(leaves) => {
+                self.contacts(LEAVES, leaves);
+                0
+            }
+            Message::Obituary(dead) => {
+                self.contacts(TARGET, &[*dead]);
+                0
+            }
+        }
+    }
+}
+
+/// All fields a body can have, as found. Lists are checked; what is missing is `None`.
+#[derive(Default)]
+struct Fields<'b> {
+    numbers: [Option<u32>; 32],
+    bytes: [Option<&'b [u8]>; 32],
+}
+
+impl<'b> Fields<'b> {
+    fn read(body: &'b [u8]) -> Result<Fields<'b>, DecodeError> {
+        let mut decoder = Decoder::new(body);
+        let count = decoder.map().ok().flatten().ok_or(DecodeError::Malformed)?;
+        if count > FIELDS_MAX {
+            return Err(DecodeError::Oversized);
+        }
+        let mut fields = Fields::default();
+        for _ in 0..count {
+            let number = decoder.u64().map_err(|_| DecodeError::Malformed)?;
+            let at = usize::try_from(number).unwrap_or(usize::MAX);
+            match decoder.datatype().map_err(|_| DecodeError::Malformed)? {
+                Type::U8 | Type::U16 | Type::U32 if at < fields.numbers.len() => {
+                    fields.numbers[at] = Some(decoder.u32().map_err(|_| DecodeError::Malformed)?);
+                }
+                Type::Bytes if at < fields.bytes.len() => {
+                    fields.bytes[at] = Some(decoder.bytes().map_err(|_| DecodeError::Malformed)?);
+                }
+                _ => decoder.skip().map_err(|_| DecodeError::Malformed)?,
+            }
+        }
+        if decoder.position() != body.len() {
+            return Err(DecodeError::Malformed);
+        }
+        Ok(fields)
+    }
+
+    fn number(&self, field: u8) -> Result<u32, DecodeError> {
+        self.numbers[usize::from(field)].ok_or(DecodeError::Malformed)
+    }
+
+    fn small(&self, field: u8) -> Result<u8, DecodeError> {
+        u8::try_from(self.number(field)?).map_err(|_| DecodeError::Malformed)
+    }
+
+    fn optional(&self, field: u8) -> Option<&'b [u8]> {
+        self.bytes[usize::from(field)]
+    }
+
+    fn bytes(&self, field: u8) -> Result<&'b [u8], DecodeError> {
+        self.optional(field).ok_or(DecodeError::Malformed)
+    }
+
+    fn payload(&self, field: u8) -> Result<Vec<u8>, DecodeError> {
+        let bytes = self.bytes(field)?;
+        if bytes.len() > PAYLOAD_MAX { Err(DecodeError::Oversized) } else { Ok(bytes.to_vec()) }
+    }
+
+    fn id(&self, field: u8) -> Result<Id, DecodeError> {
+        Id::from_bytes(self.bytes(field)?).map_err(|_| DecodeError::Malformed)
+    }
+
+    fn list(&self, field: u8) -> Result<Unread<'b>, DecodeError> {
+        Unread::check(self.bytes(field)?, CONTACTS_MAX, 0)
+    }
+
+    fn one(&self, field: u8) -> Result<Unread<'b>, DecodeError> {
+        let list = self.list(field)?;
+        if list.len() == 1 { Ok(list) } else { Err(DecodeError::Malformed) }
+    }
+
+    fn versions(&self, field: u8) -> Result<Versions, DecodeError> {
+        versions_from(self.bytes(field)?).ok_or(DecodeError::Malformed)
+    }
+
+    fn what(&self) -> Result<What, DecodeError> {
+        match *self.bytes(WHAT)? {
+            [0, ..] => Ok(What::LeafSet),
+            [1, row, ..] => Ok(What::Row(row)),
+            [2, row, column, ..] => Ok(What::Cell { row, column }),
+            [3, ..] => Ok(What::Neighbourhood),
+            _ => Err(DecodeError::Malformed),
+        }
+    }
+
+    /// Checks a traced path; the returned function reads it.
+    fn hops(&self) -> Result<impl Fn(&mut dyn AddressBook) -> Vec<Hop> + use<'b>, DecodeError> {
+        let list = Unread::check(self.bytes(PATH)?, PATH_MAX, 7)?;
+        // Rules are part of every record: an unknown one is only found by reading, so look before learning.
+        if list.read(&mut super::IndexBook, |_, extra| rule_from(extra)).contains(&None) {
+            return Err(DecodeError::Malformed);
+        }
+        Ok(move |book: &mut dyn AddressBook| {
+            list.read(book, |node, extra| Hop {
+                node,
+                rule: rule_from(extra).unwrap_or(Rule::Here),
+                proximity: Proximity(u32::from_be_bytes([extra[3], extra[4], extra[5], extra[6]])),
+            })
+        })
+    }
+
+    fn join(&self) -> Result<impl Fn(&mut dyn AddressBook) -> Join + use<'b>, DecodeError> {
+        let (nonce, rows_done) = (self.number(NONCE)?, self.small(ROWS_DONE)?);
+        let path = Unread::check(self.bytes(PATH)?, PATH_MAX, 12)?;
+        let contacts = self.list(CONTACTS)?;
+        Ok(move |book: &mut dyn AddressBook| Join {
+            nonce,
+            rows_done,
+            path: path.read(book, |contact, extra| (contact, versions_from(extra).unwrap_or_default())),
+            contacts: contacts.contacts(book),
+        })
+    }
+
+    fn receipt(&self, book: &mut dyn AddressBook) -> Result<Receipt, DecodeError> {
+        let (to, by) = (self.one(TO)?, self.one(BY)?);
+        let (serial, hops) = (self.number(NONCE)?, self.small(ROUND)?);
+        let outcome = match self.number(OUTCOME)? {
+            0 if self.optional(PATH).is_none() => Outcome::Found(Vec::new()),
+            0 => Outcome::Found(self.hops()?(book)),
+            1 if self.optional(BYTES).is_none() => Outcome::Delivered(None),
+            1 => Outcome::Delivered(Some(self.payload(BYTES)?)),
+            2 => Outcome::Stopped,
+            3 => Outcome::TooManyHops,
+            4 => Outcome::NoRoute,
+            _ => return Err(DecodeError::Malformed),
+        };
+        let (to, by) = (first(to, book)?, first(by, book)?);
+        Ok(Receipt { to, serial, hops, by, outcome })
+    }
+
+    fn routed(
+        &self,
+        hop: u32,
+        payload: impl FnOnce(&mut dyn AddressBook) -> Payload,
+        book: &mut dyn AddressBook,
+    ) -> Result<Body, DecodeError> {
+        let origin = self.one(ORIGIN)?;
+        let (key, serial, hops) = (self.id(KEY)?, self.number(SERIAL)?, self.small(HOPS)?);
+        let stage = if self.number(STAGE)? == 0 { Stage::Prefix } else { Stage::Leaf };
+        let origin = first(origin, book)?;
+        Ok(Body::Routed(Routed { key, origin, payload: payload(book), serial, hop, hops, stage }))
+    }
+}
+
+/// Reads the only contact of a list that was checked to have one.
+fn first(list: Unread<'_>, book: &mut dyn AddressBook) -> Result<Contact, DecodeError> {
+    list.contacts(book).first().copied().ok_or(DecodeError::Malformed)
+}
+
+/// Reads a body of a known kind. Everything is checked before anything is learnt.
+pub(super) fn decode(
+    kind: BodyKind,
+    request: u32,
+    body: &[u8],
+    book: &mut dyn AddressBook,
+) -> Result<Body, DecodeError> {
+    let fields = Fields::read(body)?;
+    let pastry = |message| Ok(Body::Pastry(message));
+    match kind {
+        BodyKind::Lookup => fields.routed(request, |_| Payload::Lookup, book),
+        BodyKind::Trace => {
+            let hops = fields.hops()?;
+            fields.routed(request, |book| Payload::Trace(Box::new(hops(book))), book)
+        }
+        BodyKind::App => {
+            let app = App { purpose: fields.number(PURPOSE)?, bytes: fields.payload(BYTES)? };
+            fields.routed(request, |_| Payload::App(Box::new(app)), book)
+        }
+        BodyKind::Join => {
+            let join = fields.join()?;
+            fields.routed(request, |book| Payload::Join(Box::new(join(book))), book)
+        }
+        BodyKind::RoutedReceipt => {
+            // Checked once without learning: the outer message must be right, too.
+            fields.routed(request, |_| Payload::Lookup, &mut super::IndexBook)?;
+            let receipt = fields.receipt(book)?;
+            fields.routed(request, |_| Payload::Receipt(Box::new(receipt)), book)
+        }
+        BodyKind::HopAck => {
+            let taken = fields.number(TAKEN)? != 0;
+            let better = fields.optional(BETTER).map(|_| fields.one(BETTER)).transpose()?;
+            let better = better.map(|list| first(list, book)).transpose()?;
+            Ok(Body::HopAck(HopAck { hop: request, taken, better }))
+        }
+        BodyKind::Receipt => Ok(Body::Receipt(Box::new(fields.receipt(book)?))),
+        BodyKind::Ping => Ok(Body::Ping(request)),
+        BodyKind::Pong => Ok(Body::Pong(request)),
+        BodyKind::PingVia => {
+            Ok(Body::PingVia { nonce: request, target: first(fields.one(TARGET)?, book)? })
+        }
+        BodyKind::PongVia => Ok(Body::PongVia { nonce: request, target: fields.id(TARGET_ID)? }),
+        BodyKind::JoinReply => {
+            let (join, leaves) = (fields.join()?, fields.list(LEAVES)?);
+            let (whole, versions) = (fields.number(WHOLE)? != 0, fields.versions(VERSIONS)?);
+            let reply = JoinReply { join: join(book), whole, leaves: leaves.contacts(book), versions };
+            pastry(Message::JoinReply(Box::new(reply)))
+        }
+        BodyKind::JoinRefused => {
+            let reason = match fields.number(REASON)? {
+                0 => JoinRefusal::Busy,
+                1 => JoinRefusal::IdTaken,
+                _ => return Err(DecodeError::Malformed),
+            };
+            pastry(Message::JoinRefused { nonce: request, reason })
+        }
+        BodyKind::LeafProbe => {
+            let (seen, leaves) = (fields.number(SEEN).ok(), fields.list(LEAVES)?.contacts(book));
+            pastry(Message::LeafProbe(Box::new(LeafProbe { nonce: request, seen, leaves })))
+        }
+        BodyKind::LeafReply => {
+            let version = fields.number(VERSIONS)?;
+            let leaves = fields.optional(LEAVES).map(|_| fields.list(LEAVES)).transpose()?;
+            let leaves = leaves.map(|list| list.contacts(book));
+            pastry(Message::LeafReply(Box::new(LeafReply { nonce: request, version, leaves })))
+        }
+        BodyKind::Announce => {
+            let seen = fields.optional(SEEN).map(|_| fields.versions(SEEN)).transpose()?;
+            let (proximity, round) = (Proximity(fields.number(PROXIMITY)?), fields.small(ROUND)?);
+            pastry(Message::Announce(Announce { seen, proximity, round }))
+        }
+        BodyKind::Race => {
+            let (versions, round) = (fields.versions(VERSIONS)?, fields.small(ROUND)?);
+            let contacts = fields.list(CONTACTS)?.contacts(book);
+            pastry(Message::Race(Box::new(Race { versions, round, contacts })))
+        }
+        BodyKind::StateRequest => {
+            let (what, push) = (fields.what()?, fields.list(CONTACTS)?.contacts(book));
+            pastry(Message::StateRequest(Box::new(StateRequest { nonce: request, what, push })))
+        }
+        BodyKind::StateReply => {
+            let (what, contacts) = (fields.what()?, fields.list(CONTACTS)?.contacts(book));
+            pastry(Message::StateReply(Box::new(StateReply { nonce: request, what, contacts })))
+        }
+        BodyKind::Goodbye => {
+            pastry(Message::Goodbye(Box::new(fields.list(LEAVES)?.contacts(book))))
+        }
+        BodyKind::Obituary => pastry(Message::Obituary(first(fields.one(TARGET)?, book)?)),
+        #[cfg(any(test, feature = "fake"))]
+        BodyKind::Echo => Ok(Body::Echo(request)),
+        #[cfg(not(any(test, feature = "fake")))]
+        BodyKind::Echo => Err(DecodeError::UnknownKind(u8::MAX)),
+    }
+}
+
+fn versions_bytes(versions: Versions) -> [u8; 12] {
+    let mut bytes = [0; 12];
+    bytes[..4].copy_from_slice(&versions.leaf_set.to_be_bytes());
+    bytes[4..8].copy_from_slice(&versions.table.to_be_bytes());
+    bytes[8..].copy_from_slice(&versions.neighbourhood.to_be_bytes());
+    bytes
+}
+
+fn versions_from(bytes: &[u8]) -> Option<Versions> {
+    let number = |at: usize| Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?));
+    Some(Versions { leaf_set: number(0)?, table: number(4)?, neighbourhood: number(8)? })
+}
+
+fn rule_bytes(rule: Rule) -> [u8; 3] {
+    match rule {
+        Rule::LeafSet => [0, 0, 0],
+        Rule::Cell { row, column } => [1, row, column],
+        Rule::Spare { row, column } => [2, row, column],
+        Rule::RareCase => [3, 0, 0],
+        Rule::Here => [4, 0, 0],
+    }
+}
+
+fn rule_from(bytes: &[u8]) -> Option<Rule> {
+    match *bytes.first_chunk::<3>()? {
+        [0, ..] => Some(Rule::LeafSet),
+        [1, row, column] => Some(Rule::Cell { row, column }),
+        [2, row, column] => Some(Rule::Spare { row, column }),
+        [3, ..] => Some(Rule::RareCase),
+        [4, ..] => Some(Rule::Here),
+        _ => None,
+    }
+}
+
+fn what_bytes(what: What) -> [u8; 3] {
+    match what {
+        What::LeafSet => [0, 0, 0],
+        What::Row(row) => [1, row, 0],
+        What::Cell { row, column } => [2, row, column],
+        What::Neighbourhood => [3, 0, 0],
+    }
+}

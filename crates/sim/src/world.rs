@@ -1,0 +1,513 @@
+//! The world: nodes, a clock, an event queue. `step` is the whole simulator.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use kringle_core::config::{Config, Settings};
+use kringle_core::contact::{Addr, Contact, Proximity};
+use kringle_core::dice::{Dice, SeededDice};
+use kringle_core::edge::{
+    Command, Ctx, Dial, Event, Failure, Input, Note, Outbox, Output, Reply, RequestId, Timer, Verdict,
+};
+use kringle_core::id::{Id, Key, NodeId};
+use kringle_core::message::{App, Body, Payload, Routed};
+use kringle_core::node::Node;
+use kringle_core::overlay::Status;
+use kringle_core::records::NoRecords;
+use kringle_core::time::Time;
+use kringle_core::wire;
+
+use crate::network::{Network, Topology};
+use crate::queue::Queue;
+use crate::tally::Tally;
+
+/// Many nodes under one virtual clock. Everything in it follows from the settings, the seed and the calls made.
+pub struct World {
+    /// What lies between the nodes. Change it at any time.
+    pub network: Network,
+    /// What happened so far, by kind.
+    pub tally: Tally,
+    /// Whether every message is encoded and decoded on its way, as on a real wire.
+    pub through_wire: bool,
+    /// Whether nodes check their own invariants after every input.
+    pub check: bool,
+    config: Config,
+    seed: u64,
+    now: Time,
+    slots: Vec<Slot>,
+    queue: Queue<Happening>,
+    out: Outbox,
+    connections: BTreeSet<(u32, u32)>,
+    requests: u64,
+    replies: Vec<Answered>,
+    deliveries: Vec<Delivery>,
+    events: Option<Vec<(Time, u32, Event)>>,
+    hook: Option<Hook>,
+    trace: u64,
+    handled: u64,
+}
+
+/// An application's say in forwarding: the node, the message, the next hop.
+pub type Hook = Box<dyn FnMut(u32, &Routed, Contact) -> Option<Verdict>>;
+
+/// One place in the world, with the node that lives there now.
+struct Slot {
+    node: Option<Node>,
+    contact: Contact,
+    dice: SeededDice,
+    /// Counts crashes and restarts: what was meant for an earlier life does not arrive.
+    life: u32,
+    timers: [Time; Timer::ALL.len()],
+}
+
+/// A timer that is not set.
+const NEVER: Time = Time::from_micros(u64::MAX);
+
+enum Happening {
+    Arrives { to: u32, life: u32, input: Input },
+    Fires { node: u32, life: u32, timer: Timer },
+    /// Ends a run: the queue may only move forward, so it must not look beyond.
+    Stop,
+}
+
+/// The answer to a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// When it was given.
+    pub at: Time,
+    /// By which node.
+    pub node: u32,
+    /// The number of the command.
+    pub request: RequestId,
+    /// What it said.
+    pub reply: Result<Reply, Failure>,
+}
+
+/// A message given to an application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// When.
+    pub at: Time,
+    /// At which node.
+    pub node: u32,
+    /// For which key.
+    pub key: Key,
+    /// Sent by whom.
+    pub origin: NodeId,
+    /// Its number there.
+    pub serial: u32,
+}
+
+impl World {
+    /// Makes an empty world.
+    ///
+    /// # Panics
+    /// If the settings break a rule.
+    pub fn new(settings: Settings, seed: u64) -> World {
+        let config = settings.check().expect("the settings of a world pass their rules");
+        let topology = Topology::Flat { min: Duration::from_millis(1), max: Duration::from_millis(10) };
+        World {
+            network: Network::new(topology, seed),
+            tally: Tally::default(),
+            through_wire: false,
+            check: true,
+            config,
+            seed,
+            now: Time::ZERO,
+            slots: Vec::new(),
+            queue: Queue::new(),
+            out: Outbox::new(),
+            connections: BTreeSet::new(),
+            requests: 0,
+            replies: Vec::new(),
+            deliveries: Vec::new(),
+            events: None,
+            hook: None,
+            trace: 0xcbf2_9ce4_8422_2325,
+            handled: 0,
+        }
+    }
+
+    /// Returns the configuration all nodes share.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Returns the virtual time.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Returns a hash of everything that has happened: equal seeds give equal hashes.
+    pub fn trace_hash(&self) -> u64 {
+        self.trace
+    }
+
+    /// Returns how many inputs nodes have handled.
+    pub fn handled(&self) -> u64 {
+        self.handled
+    }
+
+    /// Returns how many events are pending.
+    pub fn pending(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Adds a node with this id, which is not part of a ring yet.
+    pub fn spawn(&mut self, id: Id) -> u32 {
+        let index = self.slots.len() as u32;
+        let node = Node::pastry(id, 1, Addr(index), &self.config);
+        self.place(node)
+    }
+
+    /// Adds a node with a random id.
+    pub fn spawn_random(&mut self) -> u32 {
+        let mut dice = SeededDice::derive(self.seed ^ 0x6964, self.slots.len() as u64);
+        self.spawn(Id::new(u128::from(dice.roll()) << 64 | u128::from(dice.roll())))
+    }
+
+    /// Adds a node made elsewhere; its address must be the next index.
+    pub fn place(&mut self, node: Node) -> u32 {
+        let index = self.slots.len() as u32;
+        let contact = node.me();
+        assert_eq!(contact.addr, Addr(index), "a node's address is its index");
+        let dice = SeededDice::derive(self.seed, index.into());
+        self.slots.push(Slot { node: Some(node), contact, dice, life: 0, timers: [NEVER; Timer::ALL.len()] });
+        index
+    }
+
+    /// Returns how a node is referred to.
+    pub fn contact(&self, node: u32) -> Contact {
+        self.slots[node as usize].contact
+    }
+
+    /// Returns a node that is running.
+    pub fn node(&self, node: u32) -> Option<&Node> {
+        self.slots.get(node as usize)?.node.as_ref()
+    }
+
+    /// Returns all running nodes.
+    pub fn running(&self) -> impl Iterator<Item = (u32, &Node)> {
+        self.slots.iter().enumerate().filter_map(|(index, slot)| Some((index as u32, slot.node.as_ref()?)))
+    }
+
+    /// Returns all nodes that are part of a ring and answer.
+    pub fn ready(&self) -> impl Iterator<Item = (u32, &Node)> {
+        self.running().filter(|(_, node)| node.status() == Status::Ready)
+    }
+
+    /// Returns how many places there are, occupied or not.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Says whether the world is empty.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Stops a node without a word.
+    pub fn crash(&mut self, node: u32) {
+        let slot = &mut self.slots[node as usize];
+        slot.node = None;
+        slot.life += 1;
+        slot.timers = [NEVER; Timer::ALL.len()];
+        self.connections.retain(|(a, b)| *a != node && *b != node);
+    }
+
+    /// Starts a crashed node again: same id, next incarnation, empty memory.
+    pub fn restart(&mut self, node: u32) {
+        self.crash(node);
+        let slot = &mut self.slots[node as usize];
+        slot.contact.incarnation += 1;
+        let Contact { id, incarnation, addr } = slot.contact;
+        slot.node = Some(Node::pastry(id, incarnation, addr, &self.config));
+    }
+
+    /// Gives a command to a node, now. Returns the number its answer will carry.
+    pub fn command(&mut self, node: u32, command: Command) -> RequestId {
+        self.requests += 1;
+        let request = RequestId(self.requests);
+        self.input(node, Input::Command { request, command });
+        request
+    }
+
+    /// Starts a ring of one.
+    pub fn create(&mut self, node: u32) -> RequestId {
+        self.command(node, Command::Create)
+    }
+
+    /// Lets a node join through others.
+    pub fn join(&mut self, node: u32, seeds: &[u32]) -> RequestId {
+        let seeds = seeds.iter().map(|seed| self.contact(*seed)).collect();
+        self.command(node, Command::Join { seeds })
+    }
+
+    /// Asks a node who answers for a key.
+    pub fn lookup(&mut self, node: u32, key: Key) -> RequestId {
+        self.command(node, Command::Lookup { key, trace: false, deadline: Duration::from_secs(20) })
+    }
+
+    /// Lets a node route bytes to a key.
+    pub fn route(&mut self, node: u32, key: Key, bytes: &[u8]) -> RequestId {
+        let app = App { purpose: 16, bytes: bytes.to_vec() };
+        self.command(node, Command::Route { key, app, deadline: Duration::from_secs(20) })
+    }
+
+    /// Hands an input to a node, now. Does nothing if it is not running.
+    pub fn input(&mut self, node: u32, input: Input) {
+        let slot = &mut self.slots[node as usize];
+        let Some(running) = &mut slot.node else { return };
+        let mut cx = Ctx {
+            now: self.now,
+            config: &self.config,
+            dice: &mut slot.dice,
+            records: &NoRecords,
+            out: &mut self.out,
+        };
+        running.handle(input, &mut cx);
+        self.handled += 1;
+        if self.check {
+            running.check_invariants(&self.config);
+        }
+        let outputs: Vec<Output> = self.out.drain().collect();
+        for output in outputs {
+            self.execute(node, output);
+        }
+    }
+
+    fn execute(&mut self, node: u32, output: Output) {
+        match output {
+            Output::Send { to, body, dial } => self.send(node, to, body, dial),
+            Output::Forward { to, routed } => self.forward(node, to, *routed),
+            Output::Deliver { routed } => self.deliver(node, *routed),
+            Output::Measure { peer } => {
+                let round_trip = self.network.delay(node, peer.addr.0) * 2;
+                let proximity = Proximity(round_trip.as_micros() as u32);
+                self.later(node, Input::Measured { peer: peer.id, proximity });
+            }
+            Output::SetTimer { timer, at } => {
+                let at = at.max(self.now);
+                let slot = &mut self.slots[node as usize];
+                slot.timers[timer as usize] = at;
+                let life = slot.life;
+                self.queue.push(at, Happening::Fires { node, life, timer });
+            }
+            Output::CancelTimer { timer } => self.slots[node as usize].timers[timer as usize] = NEVER,
+            Output::Reply { request, reply } => {
+                self.mix(&[3, u64::from(node), request.0, u64::from(reply.is_ok())]);
+                self.replies.push(Answered { at: self.now, node, request, reply });
+            }
+            Output::Event(event) => {
+                if let Some(events) = &mut self.events {
+                    events.push((self.now, node, event));
+                }
+            }
+            Output::Note(note) => {
+                self.mix(&[4, u64::from(node), note.kind() as u64]);
+                self.tally.note(note);
+            }
+        }
+    }
+
+    /// Hands an input to a node as soon as possible, but not from within another input.
+    fn later(&mut self, node: u32, input: Input) {
+        let life = self.slots[node as usize].life;
+        self.queue.push(self.now, Happening::Arrives { to: node, life, input });
+    }
+
+    fn send(&mut self, from: u32, to: Contact, body: Body, dial: Dial) {
+        let target = to.addr.0;
+        let link = (from.min(target), from.max(target));
+        if dial == Dial::Never && self.network.sparse && !self.connections.contains(&link) {
+            return self.later(from, Input::Unsent { to, body });
+        }
+        self.tally.message(body.kind());
+        self.mix(&[1, u64::from(from), u64::from(target), body.kind() as u64]);
+        if self.network.sparse {
+            self.connections.insert(link);
+        }
+        let Some(slot) = self.slots.get(target as usize) else { return };
+        let life = slot.life;
+        // Whoever lives there now; a transport would have noticed that it is somebody else.
+        if slot.contact.id != to.id || slot.contact.incarnation < to.incarnation {
+            return;
+        }
+        let sender = self.slots[from as usize].contact;
+        let body = if self.through_wire { self.through_wire(body) } else { body };
+        let copies = self.network.transmit(from, target);
+        let mut arrive = |delay: Duration, body: Body| {
+            let input = Input::Message { from: sender, body };
+            self.queue.push(self.now.after(delay), Happening::Arrives { to: target, life, input });
+        };
+        match copies {
+            [Some(first), Some(second)] => {
+                arrive(second, body.clone());
+                arrive(first, body);
+            }
+            [Some(only), None] | [None, Some(only)] => arrive(only, body),
+            [None, None] => {}
+        }
+    }
+
+    /// Encodes and decodes a message; what comes out must be what went in.
+    fn through_wire(&self, body: Body) -> Body {
+        let mut book = wire::IndexBook;
+        let mut bytes = Vec::new();
+        wire::encode(&body, self.config.cluster, &book, &mut bytes);
+        let (decoded, used) =
+            wire::decode(&bytes, self.config.cluster, &mut book).expect("our own messages can be read");
+        assert_eq!(used, bytes.len());
+        assert_eq!(decoded, body, "a message changes on the wire");
+        decoded
+    }
+
+    fn forward(&mut self, node: u32, to: Contact, routed: Routed) {
+        let verdict = self.hook.as_mut().and_then(|hook| hook(node, &routed, to));
+        let hop = routed.hop;
+        match verdict {
+            None => self.send(node, to, Body::Routed(routed), Dial::IfNeeded),
+            Some(Verdict::Stop) => self.later(node, Input::Forwarded { hop, verdict: Verdict::Stop }),
+            Some(Verdict::Changed { to, app }) => {
+                let routed = Routed { payload: Payload::App(Box::new(app.clone())), ..routed };
+                self.send(node, to, Body::Routed(routed), Dial::IfNeeded);
+                self.later(node, Input::Forwarded { hop, verdict: Verdict::Changed { to, app } });
+            }
+        }
+    }
+
+    /// The world's application answers every message with its own bytes in reverse.
+    fn deliver(&mut self, node: u32, routed: Routed) {
+        let Routed { key, origin, serial, hops, payload, .. } = routed;
+        self.deliveries.push(Delivery { at: self.now, node, key, origin: origin.id, serial });
+        let Payload::App(app) = payload else { return };
+        let bytes = Some(app.bytes.into_iter().rev().collect());
+        self.later(node, Input::Answer { to: origin, serial, hops, bytes });
+    }
+
+    /// Takes the next event. `false` if a run ends with it, or nothing is left.
+    fn step(&mut self) -> bool {
+        let Some((at, happening)) = self.queue.pop() else { return false };
+        self.now = at;
+        match happening {
+            Happening::Stop => return false,
+            Happening::Fires { node, life, timer } => {
+                let slot = &mut self.slots[node as usize];
+                if slot.life == life && slot.timers[timer as usize] == at {
+                    slot.timers[timer as usize] = NEVER;
+                    self.mix(&[2, u64::from(node), timer as u64]);
+                    self.input(node, Input::Timer(timer));
+                }
+            }
+            Happening::Arrives { to, life, input } => {
+                // The contract of the edge: due timers before any other input.
+                while let Some(timer) = self.due_timer(to, life) {
+                    self.slots[to as usize].timers[timer as usize] = NEVER;
+                    self.mix(&[2, u64::from(to), timer as u64]);
+                    self.input(to, Input::Timer(timer));
+                }
+                if self.slots[to as usize].life == life {
+                    self.mix(&[5, u64::from(to)]);
+                    self.input(to, input);
+                }
+            }
+        }
+        true
+    }
+
+    fn due_timer(&self, node: u32, life: u32) -> Option<Timer> {
+        let slot = &self.slots[node as usize];
+        let due = |timer: &&Timer| slot.timers[**timer as usize] <= self.now;
+        if slot.life == life { Timer::ALL.iter().find(due).copied() } else { None }
+    }
+
+    /// Lets time pass.
+    pub fn run_for(&mut self, span: Duration) {
+        self.queue.push(self.now.after(span), Happening::Stop);
+        while self.step() {}
+    }
+
+    /// Lets time pass in steps until a condition holds, and says whether it came to hold within `most`.
+    pub fn run_until(&mut self, most: Duration, condition: impl Fn(&World) -> bool) -> bool {
+        let end = self.now.after(most);
+        loop {
+            if condition(self) {
+                return true;
+            }
+            if self.now >= end {
+                return false;
+            }
+            self.run_for(Duration::from_millis(100).min(end.since(self.now)));
+        }
+    }
+
+    /// Lets `count` more nodes with random ids join one after the other, each through the node before it, as fast as
+    /// they can. The first node of an empty world starts the ring.
+    ///
+    /// # Panics
+    /// If a join does not end within ten simulated minutes.
+    pub fn grow(&mut self, count: usize) {
+        for _ in 0..count {
+            let node = self.spawn_random();
+            let request = match node {
+                0 => self.create(node),
+                _ => {
+                    let mut dice = SeededDice::derive(self.seed ^ 0x73_6565_64, node.into());
+                    let seed = dice.below(node as usize) as u32;
+                    self.join(node, &[seed])
+                }
+            };
+            self.finish(request);
+        }
+    }
+
+    /// Runs until a command is answered and returns the answer.
+    ///
+    /// # Panics
+    /// If it is not answered within ten simulated minutes.
+    pub fn finish(&mut self, request: RequestId) -> Result<Reply, Failure> {
+        let end = self.now.after(Duration::from_secs(600));
+        loop {
+            if let Some(at) = self.replies.iter().rposition(|answered| answered.request == request) {
+                return self.replies.swap_remove(at).reply;
+            }
+            assert!(self.now < end && self.step(), "{request:?} is answered within ten minutes (seed {})", self.seed);
+        }
+    }
+
+    /// Takes all answers given so far.
+    pub fn take_replies(&mut self) -> Vec<Answered> {
+        std::mem::take(&mut self.replies)
+    }
+
+    /// Returns what applications were given so far.
+    pub fn deliveries(&self) -> &[Delivery] {
+        &self.deliveries
+    }
+
+    /// Starts to keep events.
+    pub fn keep_events(&mut self) {
+        self.events.get_or_insert_default();
+    }
+
+    /// Takes the events kept so far.
+    pub fn take_events(&mut self) -> Vec<(Time, u32, Event)> {
+        self.events.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Gives applications a say in forwarding.
+    pub fn on_forward(&mut self, hook: impl FnMut(u32, &Routed, Contact) -> Option<Verdict> + 'static) {
+        self.hook = Some(Box::new(hook));
+    }
+
+    /// Counts a note of the driver itself, such as bytes that could not be decoded.
+    pub fn driver_note(&mut self, note: Note) {
+        self.tally.note(note);
+    }
+
+    fn mix(&mut self, words: &[u64]) {
+        for word in words.iter().chain(&[self.now.micros()]) {
+            self.trace = (self.trace ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(29);
+        }
+    }
+}
