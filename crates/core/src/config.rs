@@ -198,7 +198,11 @@ impl Settings {
             (self.hops_max >= 1, "hops-max", "must be at least 1"),
             (self.hop_attempts >= 1, "hop-attempts", "must be at least 1"),
             ((1..=7).contains(&self.probe_attempts), "probe-attempts", "must be 1 to 7"),
-            (self.hop_timeout_min <= self.hop_timeout_max, "hop-timeout-min", "must not exceed hop-timeout-max"),
+            (
+                self.hop_timeout_min <= self.hop_timeout_max,
+                "hop-timeout-min",
+                "must not exceed hop-timeout-max",
+            ),
             (
                 self.probe_timeout_min <= self.probe_timeout_max,
                 "probe-timeout-min",

@@ -122,13 +122,9 @@ impl Courier {
     }
 
     /// Decides what happens to a message next.
-    fn advance(
-        &mut self,
-        mut transit: Transit,
-        overlay: &mut AnyOverlay,
-        cx: &mut Ctx<'_>,
-    ) -> Option<Ended> {
-        if cx.now.since(transit.since) >= cx.config.transit_max || transit.attempts >= cx.config.hop_attempts {
+    fn advance(&mut self, mut transit: Transit, overlay: &mut AnyOverlay, cx: &mut Ctx<'_>) -> Option<Ended> {
+        if cx.now.since(transit.since) >= cx.config.transit_max || transit.attempts >= cx.config.hop_attempts
+        {
             cx.note(Note::GaveUp);
             return self.finish(&transit.routed, Outcome::NoRoute, overlay, cx);
         }
@@ -228,7 +224,8 @@ impl Courier {
     /// Remembers a delivery. `false` if it is remembered already.
     fn remember(&mut self, origin: NodeId, serial: u32, cx: &mut Ctx<'_>) -> bool {
         while let Some(&(at, id, old)) = self.seen_order.front()
-            && (cx.now.since(at) >= cx.config.seen_for || self.seen_order.len() >= usize::from(cx.config.seen))
+            && (cx.now.since(at) >= cx.config.seen_for
+                || self.seen_order.len() >= usize::from(cx.config.seen))
         {
             self.seen_order.pop_front();
             self.seen.remove(&(id, old));
@@ -318,8 +315,9 @@ impl Courier {
     /// Goes through the messages whose hop stayed silent or that have been held long enough.
     pub(crate) fn on_timer(&mut self, overlay: &mut AnyOverlay, cx: &mut Ctx<'_>) -> Vec<Ended> {
         self.armed = None;
-        let (due, open): (Vec<Transit>, Vec<Transit>) =
-            core::mem::take(&mut self.transits).into_iter().partition(|transit| transit.state.due() <= cx.now);
+        let (due, open): (Vec<Transit>, Vec<Transit>) = core::mem::take(&mut self.transits)
+            .into_iter()
+            .partition(|transit| transit.state.due() <= cx.now);
         self.transits = open;
         let ended = due.into_iter().filter_map(|transit| self.retry(transit, overlay, cx)).collect();
         if let Some(earliest) = self.transits.iter().map(|transit| transit.state.due()).min() {
@@ -390,9 +388,10 @@ impl Courier {
         overlay: &AnyOverlay,
         cx: &mut Ctx<'_>,
     ) -> Option<Ended> {
-        let at = self.transits.iter().position(|transit| {
-            transit.routed.hop == hop && matches!(transit.state, State::Sent { .. })
-        })?;
+        let at = self
+            .transits
+            .iter()
+            .position(|transit| transit.routed.hop == hop && matches!(transit.state, State::Sent { .. }))?;
         match verdict {
             Verdict::Stop => {
                 let transit = self.transits.swap_remove(at);

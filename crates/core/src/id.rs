@@ -47,7 +47,8 @@ impl Id {
 
     /// Makes an id from exactly 16 big-endian bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Id, IdError> {
-        let bytes: [u8; 16] = bytes.try_into().map_err(|_| IdError::Length { wanted: 16, found: bytes.len() })?;
+        let bytes: [u8; 16] =
+            bytes.try_into().map_err(|_| IdError::Length { wanted: 16, found: bytes.len() })?;
         Ok(Id::new(u128::from_be_bytes(bytes)))
     }
 

@@ -50,6 +50,9 @@ mod tests {
         let late = Time::from_micros(u64::MAX - 1);
         assert_eq!(late.after(Duration::MAX).micros(), u64::MAX);
         assert_eq!(Time::ZERO.since(late), Duration::ZERO);
-        assert_eq!(Time::ZERO.after(Duration::from_millis(3)).since(Time::from_micros(1_000)).as_micros(), 2_000);
+        assert_eq!(
+            Time::ZERO.after(Duration::from_millis(3)).since(Time::from_micros(1_000)).as_micros(),
+            2_000
+        );
     }
 }

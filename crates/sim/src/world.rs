@@ -64,8 +64,16 @@ struct Slot {
 const NEVER: Time = Time::from_micros(u64::MAX);
 
 enum Happening {
-    Arrives { to: u32, life: u32, input: Input },
-    Fires { node: u32, life: u32, timer: Timer },
+    Arrives {
+        to: u32,
+        life: u32,
+        input: Input,
+    },
+    Fires {
+        node: u32,
+        life: u32,
+        timer: Timer,
+    },
     /// Ends a run: the queue may only move forward, so it must not look beyond.
     Stop,
 }
@@ -457,7 +465,8 @@ impl World {
                     self.join(node, &[seed])
                 }
             };
-            self.finish(request);
+            let reply = self.finish(request);
+            assert_eq!(reply, Ok(Reply::Joined), "node {node} joins (seed {})", self.seed);
         }
     }
 
@@ -471,7 +480,11 @@ impl World {
             if let Some(at) = self.replies.iter().rposition(|answered| answered.request == request) {
                 return self.replies.swap_remove(at).reply;
             }
-            assert!(self.now < end && self.step(), "{request:?} is answered within ten minutes (seed {})", self.seed);
+            assert!(
+                self.now < end && self.step(),
+                "{request:?} is answered within ten minutes (seed {})",
+                self.seed
+            );
         }
     }
 

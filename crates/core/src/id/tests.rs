@@ -203,7 +203,9 @@ fn alternates_are_spread_evenly_around_the_ring() {
 
 #[test]
 fn short_last_digit_takes_only_the_bits_that_are_left() {
-    for (b, digits, last_values) in [(3, 43, 4u16), (5, 26, 8), (6, 22, 4), (7, 19, 4), (4, 32, 16), (8, 16, 256)] {
+    for (b, digits, last_values) in
+        [(3, 43, 4u16), (5, 26, 8), (6, 22, 4), (7, 19, 4), (4, 32, 16), (8, 16, 256)]
+    {
         let base = Base::new(b).unwrap();
         assert_eq!(base.digits(), digits);
         let last = digits - 1;

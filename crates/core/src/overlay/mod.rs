@@ -187,6 +187,17 @@ macro_rules! each {
     };
 }
 
+impl AnyOverlay {
+    /// Returns the Pastry node, if it is one.
+    pub fn as_pastry(&self) -> Option<&pastry::Pastry> {
+        match self {
+            AnyOverlay::Pastry(pastry) => Some(pastry),
+            #[cfg(any(test, feature = "fake"))]
+            AnyOverlay::Echo(_) => None,
+        }
+    }
+}
+
 impl Overlay for AnyOverlay {
     #[inline]
     fn me(&self) -> Contact {

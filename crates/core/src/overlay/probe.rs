@@ -18,6 +18,8 @@ use crate::time::Time;
 pub struct Why(u8);
 
 impl Why {
+    /// Nothing is expected of it any more.
+    const NOTHING: Why = Why(0);
     /// The peer is in a table: its silence means suspicion, then death.
     pub const WATCH: Why = Why(1);
     /// The peer belongs into the leaf set: a leaf probe is sent instead of a ping.
@@ -37,6 +39,11 @@ impl Why {
     /// Says whether one of the given reasons applies.
     pub const fn has(self, other: Why) -> bool {
         self.0 & other.0 != 0
+    }
+
+    /// Returns the part of the reasons that is among these.
+    pub const fn only(self, other: Why) -> Why {
+        Why(self.0 & other.0)
     }
 
     const fn without(self, other: Why) -> Why {
@@ -66,6 +73,8 @@ struct Probe {
     sent: Time,
     deadline: Time,
     why: Why,
+    /// Whether a ping was sent besides the leaf probe, so that its answer is expected, too.
+    pinged: bool,
 }
 
 /// A ping on behalf of another node.
@@ -113,10 +122,11 @@ impl Prober {
     /// there are too many. The caller sends, because only it knows what a leaf probe carries.
     pub fn start(&mut self, peer: Contact, why: Why, wait: Duration, cx: &mut Ctx<'_>) -> Option<Nonce> {
         if let Some(probe) = self.probes.iter_mut().find(|probe| probe.peer.id == peer.id) {
-            let upgrade = why.has(Why::LEAF) && !probe.why.has(Why::LEAF);
+            // A ping may be on its way; a leaf probe goes out besides and is answered by the same nonce.
+            let send = probe.why == Why::NOTHING || why.has(Why::LEAF) && !probe.why.has(Why::LEAF);
             probe.why = probe.why.and(why);
-            // A ping is on its way; the leaf probe goes out besides and is answered by the same nonce.
-            return upgrade.then(|| probe.first.wrapping_add(probe.attempt.into()));
+            probe.pinged |= !why.has(Why::LEAF);
+            return send.then(|| probe.first.wrapping_add(probe.attempt.into()));
         }
         if self.probes.len() >= cx.config.probes.into() {
             cx.refuse(Refusal::Full);
@@ -125,14 +135,22 @@ impl Prober {
         let first = self.next;
         self.next = self.next.wrapping_add(8);
         let deadline = cx.now.after(wait);
-        let probe = Probe { peer, first, attempt: 0, first_sent: cx.now, sent: cx.now, deadline, why };
+        let pinged = !why.has(Why::LEAF);
+        let probe =
+            Probe { peer, first, attempt: 0, first_sent: cx.now, sent: cx.now, deadline, why, pinged };
         self.probes.push(probe);
         self.arm(cx);
         Some(first)
     }
 
     /// Takes an answer. An answer by ping keeps a probe open whose leaf probe is still to be answered.
-    pub fn answer(&mut self, from: NodeId, nonce: Nonce, by_leaf: bool, cx: &mut Ctx<'_>) -> Option<Answered> {
+    pub fn answer(
+        &mut self,
+        from: NodeId,
+        nonce: Nonce,
+        by_leaf: bool,
+        cx: &mut Ctx<'_>,
+    ) -> Option<Answered> {
         let at = self.probes.iter().position(|probe| {
             probe.peer.id == from && nonce.wrapping_sub(probe.first) <= Nonce::from(probe.attempt)
         })?;
@@ -146,15 +164,14 @@ impl Prober {
             None
         };
         let (peer, why) = (probe.peer, probe.why);
-        let (answered, open) = if why.has(Why::LEAF) && !by_leaf {
-            (why.without(Why::LEAF), true)
-        } else {
-            (why, false)
-        };
-        if open {
-            probe.why = Why::LEAF;
-        } else {
+        let answered = if by_leaf { why } else { why.without(Why::LEAF) };
+        probe.why = why.without(answered);
+        if by_leaf && probe.pinged {
+            // Stay open for the answer to the ping, which is still to come and means nothing any more.
+        } else if probe.why == Why::NOTHING {
             self.probes.swap_remove(at);
+        } else {
+            probe.pinged = false;
         }
         let cleared = self.clear(from);
         Some(Answered { peer, rtt, why: answered, cleared })
@@ -177,6 +194,9 @@ impl Prober {
         self.probes.retain_mut(|probe| {
             if probe.deadline > cx.now {
                 return true;
+            }
+            if probe.why == Why::NOTHING {
+                return false;
             }
             probe.attempt += 1;
             if probe.attempt >= attempts {
@@ -216,14 +236,19 @@ impl Prober {
 
     /// Says whether a peer is being probed.
     pub fn is_open(&self, id: NodeId) -> bool {
-        self.probes.iter().any(|probe| probe.peer.id == id)
+        self.probes.iter().any(|probe| probe.peer.id == id && probe.why != Why::NOTHING)
+    }
+
+    /// Returns the peers being probed for one of these reasons.
+    pub fn open(&self, why: Why) -> impl Iterator<Item = NodeId> + '_ {
+        self.probes.iter().filter(move |probe| probe.why.has(why)).map(|probe| probe.peer.id)
     }
 
     /// Ends all probes for one reason.
     pub fn drop_reason(&mut self, why: Why) {
         self.probes.retain_mut(|probe| {
             probe.why = probe.why.without(why);
-            probe.why.0 != 0
+            probe.why != Why::NOTHING
         });
     }
 
@@ -272,7 +297,8 @@ impl Prober {
 
     /// Passes the answer to a relayed ping on. Returns whether it was one.
     pub fn relayed(&mut self, from: NodeId, nonce: Nonce, cx: &mut Ctx<'_>) -> bool {
-        let Some(at) = self.relays.iter().position(|relay| relay.target == from && relay.mine == nonce) else {
+        let Some(at) = self.relays.iter().position(|relay| relay.target == from && relay.mine == nonce)
+        else {
             return false;
         };
         let relay = self.relays.swap_remove(at);

@@ -10,12 +10,10 @@ use super::contacts::{self, Unread};
 use super::{AddressBook, CONTACTS_MAX, DecodeError, PAYLOAD_MAX};
 use crate::contact::{Contact, Proximity};
 use crate::id::Id;
-use crate::message::{
-    App, Body, BodyKind, Hop, HopAck, Outcome, Payload, Receipt, Routed, Rule, Stage,
-};
+use crate::message::{App, Body, BodyKind, Hop, HopAck, Outcome, Payload, Receipt, Routed, Rule, Stage};
 use crate::overlay::pastry::{
-    Announce, Join, JoinRefusal, JoinReply, LeafProbe, LeafReply, Message, Race, StateReply, StateRequest, Versions,
-    What,
+    Announce, Join, JoinRefusal, JoinReply, LeafProbe, LeafReply, Message, Race, StateReply, StateRequest,
+    Versions, What,
 };
 
 /// Fields a body may have, known and unknown.
@@ -437,9 +435,7 @@ pub(super) fn decode(
         BodyKind::Receipt => Ok(Body::Receipt(Box::new(fields.receipt(book)?))),
         BodyKind::Ping => Ok(Body::Ping(request)),
         BodyKind::Pong => Ok(Body::Pong(request)),
-        BodyKind::PingVia => {
-            Ok(Body::PingVia { nonce: request, target: first(fields.one(TARGET)?, book)? })
-        }
+        BodyKind::PingVia => Ok(Body::PingVia { nonce: request, target: first(fields.one(TARGET)?, book)? }),
         BodyKind::PongVia => Ok(Body::PongVia { nonce: request, target: fields.id(TARGET_ID)? }),
         BodyKind::JoinReply => {
             let (join, leaves) = (fields.join()?, fields.list(LEAVES)?);
@@ -483,9 +479,7 @@ pub(super) fn decode(
             let (what, contacts) = (fields.what()?, fields.list(CONTACTS)?.contacts(book));
             pastry(Message::StateReply(Box::new(StateReply { nonce: request, what, contacts })))
         }
-        BodyKind::Goodbye => {
-            pastry(Message::Goodbye(Box::new(fields.list(LEAVES)?.contacts(book))))
-        }
+        BodyKind::Goodbye => pastry(Message::Goodbye(Box::new(fields.list(LEAVES)?.contacts(book)))),
         BodyKind::Obituary => pastry(Message::Obituary(first(fields.one(TARGET)?, book)?)),
         #[cfg(any(test, feature = "fake"))]
         BodyKind::Echo => Ok(Body::Echo(request)),

@@ -223,4 +223,3 @@ const fn code(kind: BodyKind) -> u8 {
         BodyKind::Echo => 255,
     }
 }
-

@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 
 use kringle_core::id::{Id, NodeId};
-use kringle_core::overlay::AnyOverlay;
 
 use crate::world::World;
 
@@ -22,7 +21,7 @@ pub fn leaf_sets_are_exact(world: &World) -> Result<(), String> {
     live.sort();
     let side = world.config().leaf_side();
     for (index, node) in world.ready() {
-        let AnyOverlay::Pastry(pastry) = node.overlay() else { continue };
+        let Some(pastry) = node.overlay().as_pastry() else { continue };
         let leaf_set = pastry.router().leaf_set();
         let found: BTreeSet<NodeId> = leaf_set.members().iter().map(|contact| contact.id).collect();
         // The nodes around `me` in the sorted list are enough; a whole sort per node would be quadratic.

@@ -22,7 +22,7 @@ impl Pastry {
         if is_me || !matches!(self.status, Status::Ready | Status::Waiting) {
             return;
         }
-        if self.router.leaf_set().wants(contact.id, source) {
+        if self.router.leaf_set().wants(contact.id, source) && self.outlook(contact.id, cx) {
             self.probe(known.unwrap_or(contact), why.and(Why::LEAF), cx);
             return;
         }
@@ -46,6 +46,19 @@ impl Pastry {
         self.probe(contact, why.and(Why::VET), cx);
     }
 
+    /// Says whether a node would still be in the leaf set if everybody answered who is being asked. Without this, a
+    /// leaf set that is just filling up asks its way around half the ring.
+    fn outlook(&self, id: NodeId, cx: &Ctx<'_>) -> bool {
+        let (me, side) = (self.router.me().id, cx.config.leaf_side());
+        let members = self.router.leaf_set().members().iter().map(|leaf| leaf.id);
+        let (mut left, mut right) = (0, 0);
+        for other in members.chain(self.prober.open(Why::LEAF)) {
+            right += usize::from(me.clockwise_to(other) < me.clockwise_to(id));
+            left += usize::from(other.clockwise_to(me) < id.clockwise_to(me));
+        }
+        left < side || right < side
+    }
+
     /// A peer has shown itself without being asked. If it belongs into the leaf set, get to know each other.
     pub(super) fn notice(&mut self, from: Contact, cx: &mut Ctx<'_>) {
         let wanted = self.router.leaf_set().wants(from.id, Source::Elsewhere);
@@ -65,12 +78,10 @@ impl Pastry {
             Metric::RoundTrip => rtt.map_or(Proximity::UNKNOWN, |rtt| {
                 Proximity(u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX).clamp(1, u32::MAX - 1))
             }),
-            Metric::Application => {
-                self.known_proximity(peer.id, cx.now, cx.config).unwrap_or_else(|| {
-                    cx.out.push(Output::Measure { peer });
-                    Proximity::UNKNOWN
-                })
-            }
+            Metric::Application => self.known_proximity(peer.id, cx.now, cx.config).unwrap_or_else(|| {
+                cx.out.push(Output::Measure { peer });
+                Proximity::UNKNOWN
+            }),
         }
     }
 

@@ -11,7 +11,8 @@ use alloc::vec::Vec;
 
 use super::leaf_set::{LeafSet, Source};
 use super::{
-    Announce, AskFor, Join, JoinRefusal, JoinReply, Message, Pastry, Race, SEEDS_MAX, StateReply, Versions, What,
+    Announce, AskFor, Join, JoinRefusal, JoinReply, Message, Pastry, Race, SEEDS_MAX, StateReply, Versions,
+    What,
 };
 use crate::contact::{Contact, Proximity};
 use crate::edge::{Ctx, Failure, Note, Output, Refusal, Reply, RequestId, Timer};
@@ -37,6 +38,8 @@ pub(super) struct Joining {
     /// The same for all attempts: an answer to an earlier one is as good.
     nonce: Nonce,
     phase: Phase,
+    /// Where the join was sent last; its acknowledgement may come after the reply.
+    asked: Option<(NodeId, Nonce)>,
     /// Table versions seen first hand.
     seen: Vec<(NodeId, Versions)>,
     /// The root that helps us.
@@ -56,7 +59,7 @@ enum Phase {
     /// Looking for a nearby node to start from.
     Nearby(Nearby),
     /// The join is on its way.
-    Asked { via: Contact, hop: Nonce },
+    Asked,
     /// The leaf set is being probed.
     Probing,
 }
@@ -111,6 +114,7 @@ impl Pastry {
             next_seed: 0,
             nonce,
             phase: Phase::Pausing,
+            asked: None,
             seen: Vec::new(),
             helper: None,
         }));
@@ -135,7 +139,9 @@ impl Pastry {
 
     fn try_join(&mut self, cx: &mut Ctx<'_>) {
         let Some(joining) = &mut self.joining else { return };
-        let Some(&seed) = self.seeds.get(usize::from(joining.next_seed) % self.seeds.len().max(1)) else { return };
+        let Some(&seed) = self.seeds.get(usize::from(joining.next_seed) % self.seeds.len().max(1)) else {
+            return;
+        };
         joining.next_seed = joining.next_seed.wrapping_add(1);
         if !cx.config.find_nearby {
             return self.ask_to_join(seed, cx);
@@ -218,7 +224,8 @@ impl Pastry {
     fn ask_to_join(&mut self, via: Contact, cx: &mut Ctx<'_>) {
         let (me, hop, serial) = (self.router.me(), self.nonce(), self.nonce());
         let Some(joining) = &mut self.joining else { return };
-        joining.phase = Phase::Asked { via, hop };
+        joining.phase = Phase::Asked;
+        joining.asked = Some((via.id, hop));
         let nonce = joining.nonce;
         let join = Join { nonce, rows_done: 0, path: Vec::new(), contacts: Vec::new() };
         let payload = Payload::Join(Box::new(join));
@@ -228,16 +235,14 @@ impl Pastry {
     }
 
     pub(super) fn join_acknowledged(&mut self, from: Contact, ack: &HopAck, cx: &mut Ctx<'_>) -> bool {
-        let phase = self.joining.as_ref().map(|joining| &joining.phase);
-        match phase {
-            Some(Phase::Asked { via, hop }) if via.id == from.id && *hop == ack.hop => {
-                if !ack.taken {
-                    self.join_failed(cx);
-                }
-                true
-            }
-            _ => false,
+        let Some(joining) = &self.joining else { return false };
+        if joining.asked != Some((from.id, ack.hop)) {
+            return false;
         }
+        if !ack.taken && joining.phase == Phase::Asked {
+            self.join_failed(cx);
+        }
+        true
     }
 
     pub(super) fn handle_join_reply(&mut self, from: Contact, reply: JoinReply, cx: &mut Ctx<'_>) {
@@ -276,7 +281,7 @@ impl Pastry {
 
     pub(super) fn handle_join_refused(&mut self, nonce: Nonce, reason: JoinRefusal, cx: &mut Ctx<'_>) {
         let waiting = self.joining.as_ref().is_some_and(|joining| {
-            joining.nonce == nonce && matches!(joining.phase, Phase::Asked { .. } | Phase::Pausing)
+            joining.nonce == nonce && matches!(joining.phase, Phase::Asked | Phase::Pausing)
         });
         match reason {
             _ if !waiting => cx.refuse(Refusal::Unsolicited),
@@ -307,6 +312,8 @@ impl Pastry {
             self.announce(peer, cx);
         }
         self.joining = None;
+        // Leaves that did not answer have left gaps.
+        self.complete_leaf_set(cx);
     }
 
     fn set_status_ready(&mut self, cx: &mut Ctx<'_>) {

@@ -131,7 +131,10 @@ impl Pastry {
     fn report_range(&mut self, cx: &mut Ctx<'_>) {
         let range = self.range();
         if range != self.range {
-            range.subtract(self.range).into_iter().for_each(|gained| cx.out.raise(Event::RangeGained(gained)));
+            range
+                .subtract(self.range)
+                .into_iter()
+                .for_each(|gained| cx.out.raise(Event::RangeGained(gained)));
             self.range.subtract(range).into_iter().for_each(|lost| cx.out.raise(Event::RangeLost(lost)));
             self.range = range;
         }
@@ -188,7 +191,9 @@ impl Pastry {
                 if row >= base.digits() || u16::from(column) >= base.columns() {
                     return cx.refuse(Refusal::OutOfRange);
                 }
-                let fits = |id: NodeId| id.shared_digits(from.id, base) == row && id.digit(row, base) == Some(column);
+                let fits = |id: NodeId| {
+                    id.shared_digits(from.id, base) == row && id.digit(row, base) == Some(column)
+                };
                 let known = self.router.nodes().chain([self.router.me()]);
                 (what, known.filter(|contact| fits(contact.id)).take(3).collect())
             }
@@ -281,7 +286,7 @@ impl Pastry {
             self.router.leaf_set_mut().close(from.id, &leaves);
             self.report_range(cx);
             for contact in leaves {
-                self.consider(contact, Source::Leaf, answered.why, cx);
+                self.consider(contact, Source::Leaf, answered.why.only(Why::JOIN), cx);
             }
         }
         self.continue_join(cx);
@@ -504,7 +509,9 @@ impl Overlay for Pastry {
         let base = self.router.table().base();
         let theirs = sender.shared_digits(key, base);
         // Only if coming here gained the message no digit: then the sender's cell is empty, or it would have used it.
-        if self.router.me().id.shared_digits(key, base) > theirs || self.router.leaf_set().get(sender).is_some() {
+        if self.router.me().id.shared_digits(key, base) > theirs
+            || self.router.leaf_set().get(sender).is_some()
+        {
             return None;
         }
         self.router.nodes().find(|contact| contact.id.shared_digits(key, base) > theirs)

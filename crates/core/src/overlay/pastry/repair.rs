@@ -42,7 +42,8 @@ impl Pastry {
     fn ask_relays(&mut self, peer: Contact, nonce: u32, cx: &mut Ctx<'_>) {
         let suspects = self.prober.suspects();
         let fits = |leaf: &&Contact| leaf.id != peer.id && suspects.binary_search(&leaf.id).is_err();
-        let mut relays: Vec<Contact> = self.router.leaf_set().members().iter().filter(fits).copied().collect();
+        let mut relays: Vec<Contact> =
+            self.router.leaf_set().members().iter().filter(fits).copied().collect();
         for _ in 0..cx.config.probe_relays {
             if relays.is_empty() {
                 break;
@@ -107,6 +108,14 @@ impl Pastry {
         if let Some(end) = end {
             cx.note(Note::LeafAsked);
             self.probe(end, Why::LEAF.and(Why::WATCH), cx);
+        }
+    }
+
+    /// Asks both ends if the leaf set is shorter than it could be.
+    pub(super) fn complete_leaf_set(&mut self, cx: &mut Ctx<'_>) {
+        if !self.router.leaf_set().is_complete() {
+            self.repair_leaf_set(true, cx);
+            self.repair_leaf_set(false, cx);
         }
     }
 

@@ -111,15 +111,22 @@ impl Router {
 
     /// Returns the proximity of a node in the tables, if it is known.
     pub fn proximity(&self, id: NodeId) -> Option<Proximity> {
-        let entry = self.table.get(id).or_else(|| {
-            self.neighbourhood.entries().iter().find(|entry| entry.contact.id == id).copied()
-        });
+        let entry = self
+            .table
+            .get(id)
+            .or_else(|| self.neighbourhood.entries().iter().find(|entry| entry.contact.id == id).copied());
         entry.map(|entry| entry.proximity).filter(|proximity| *proximity != Proximity::UNKNOWN)
     }
 
     /// Offers a node that is known to be alive to all three tables. A leaf that has to go is offered to the routing
     /// table again.
-    pub fn add(&mut self, contact: Contact, proximity: Proximity, source: Source, settings: &Settings) -> Added {
+    pub fn add(
+        &mut self,
+        contact: Contact,
+        proximity: Proximity,
+        source: Source,
+        settings: &Settings,
+    ) -> Added {
         let percent = settings.nearer_percent;
         let leaf = self.leaf_set.offer(contact, source);
         if let leaf_set::Offer::Added(Some(evicted)) = leaf {
@@ -205,8 +212,7 @@ impl Router {
             };
         }
         if stage == Stage::Prefix
-            && let Some((contact, rule)) =
-                self.table.lookup_except(key, |id| Some(id) == ignore || avoid(id))
+            && let Some((contact, rule)) = self.table.lookup_except(key, |id| Some(id) == ignore || avoid(id))
         {
             return NextHop::Peer(contact, rule);
         }

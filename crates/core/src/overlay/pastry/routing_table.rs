@@ -208,7 +208,8 @@ impl RoutingTable {
 
     /// Returns the heap memory held, in bytes, of which how much by spares.
     pub fn heap_bytes(&self) -> (usize, usize) {
-        let spares: usize = self.rows.iter().map(|row| row.spares.capacity() * size_of::<(u8, Entry)>()).sum();
+        let spares: usize =
+            self.rows.iter().map(|row| row.spares.capacity() * size_of::<(u8, Entry)>()).sum();
         let cells: usize = self.rows.iter().map(|row| row.cells.capacity() * size_of::<Entry>()).sum();
         (self.rows.capacity() * size_of::<Row>() + cells + spares, spares)
     }
@@ -312,7 +313,8 @@ impl Row {
 
     /// Keeps a node as spare if it is among the nearest `most` of its column.
     fn keep_spare(&mut self, column: u8, entry: Entry, most: usize) -> bool {
-        let nearer = self.spares.iter().filter(|(c, e)| *c == column && e.proximity <= entry.proximity).count();
+        let nearer =
+            self.spares.iter().filter(|(c, e)| *c == column && e.proximity <= entry.proximity).count();
         if nearer >= most {
             return false;
         }

@@ -42,7 +42,11 @@ fn neighbours_are_found_across_zero() {
     assert_eq!(values(set.left()), [u128::MAX]);
     assert_eq!(values(set.right()), [5]);
     assert_eq!(set.nearest(Id::MAX), Some(contact(u128::MAX)));
-    assert_eq!(set.nearest(Id::ZERO), Some(contact(u128::MAX)), "as far as we are, and met first counter-clockwise");
+    assert_eq!(
+        set.nearest(Id::ZERO),
+        Some(contact(u128::MAX)),
+        "as far as we are, and met first counter-clockwise"
+    );
     assert_eq!(set.nearest(Id::new(2)), None);
 }
 
@@ -190,7 +194,11 @@ fn ranges_of_every_rank_follow_the_rule_and_fill_the_ring() {
                 let node = Id::new(ids[p.rem_euclid(n as i32) as usize]);
                 for q in 0..n + 2 {
                     let known = q < half - p.unsigned_abs() as usize || all_known;
-                    assert_eq!(set.cumulative_range(node, q).is_some(), known, "n={n} half={half} p={p} q={q}");
+                    assert_eq!(
+                        set.cumulative_range(node, q).is_some(),
+                        known,
+                        "n={n} half={half} p={p} q={q}"
+                    );
                     if let Some(range) = set.cumulative_range(node, q) {
                         assert_eq!(range == IdRange::Full, q + 1 >= n);
                         assert_eq!(set.range_of_rank(node, q).unwrap().is_empty(), q >= n);

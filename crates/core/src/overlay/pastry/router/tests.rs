@@ -7,7 +7,13 @@ use crate::contact::Addr;
 use crate::id::{Base, Id};
 
 fn settings(leaf_set: u16, bits: u8) -> Settings {
-    Settings { leaf_set, replicas: 0, base: Base::new(bits).unwrap(), nearer_percent: 0, ..Settings::default() }
+    Settings {
+        leaf_set,
+        replicas: 0,
+        base: Base::new(bits).unwrap(),
+        nearer_percent: 0,
+        ..Settings::default()
+    }
 }
 
 fn contact(id: Id) -> Contact {
@@ -127,7 +133,10 @@ fn removal_reaches_all_three_tables() {
     let before = router.versions();
     let removed = router.remove(node.id);
     assert_eq!((removed.leaf, removed.cell, removed.neighbour), (Some(node), Removal::Absent, true));
-    assert!(router.versions().leaf_set > before.leaf_set && router.versions().neighbourhood > before.neighbourhood);
+    assert!(
+        router.versions().leaf_set > before.leaf_set
+            && router.versions().neighbourhood > before.neighbourhood
+    );
     assert_eq!(router.versions().table, before.table);
     assert_eq!(router.get(node.id), None);
 }

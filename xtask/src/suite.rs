@@ -1,0 +1,77 @@
+//! `cargo xtask test`: everything a change has to pass, cheapest first.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::cargo::Call;
+use crate::tidy;
+
+type Step = (&'static str, fn(&Path) -> Result<(), String>);
+
+const STEPS: [Step; 7] = [
+    ("format", |root| Call::new("fmt --all --check").run(root)),
+    ("lints", |root| Call::new("clippy --workspace --all-targets --locked -- -D warnings").run(root)),
+    ("core alone", |root| {
+        // On its own: in a build of the workspace its neighbours would switch features on for it.
+        tidy::check_no_std(root)?;
+        Call::new("build -p kringle-core --locked --lib").run(root)
+    }),
+    ("tests", |root| Call::new("test --workspace --locked").run(root)),
+    ("documentation", |root| {
+        Call::new("doc --workspace --no-deps --locked").env("RUSTDOCFLAGS", "-D warnings").run(root)
+    }),
+    ("tidy", |root| {
+        println!("$ cargo xtask tidy");
+        tidy::run(root)
+    }),
+    // libFuzzer's instrumentation wants unstable flags; compiling must not need another toolchain for that.
+    ("fuzz targets", |root| {
+        Call::new("check --manifest-path fuzz/Cargo.toml").env("RUSTC_BOOTSTRAP", "1").run(root)
+    }),
+];
+
+/// Runs every step, up to the first that fails.
+pub(crate) fn run(root: &Path) -> Result<(), String> {
+    let start = Instant::now();
+    run_steps(&STEPS, root)?;
+    println!("all checks passed in {}", clock(start.elapsed()));
+    Ok(())
+}
+
+fn run_steps(steps: &[Step], root: &Path) -> Result<(), String> {
+    for (name, step) in steps {
+        let start = Instant::now();
+        let result = step(root);
+        let time = clock(start.elapsed());
+        result.map_err(|why| format!("{name} failed after {time}: {why}"))?;
+        println!("{name}: {time}\n");
+    }
+    Ok(())
+}
+
+/// Minutes and seconds.
+fn clock(time: Duration) -> String {
+    format!("{}:{:02}", time.as_secs() / 60, time.as_secs() % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_failure_ends_the_run_and_is_named() {
+        let steps: [Step; 3] = [
+            ("one", |_| Ok(())),
+            ("two", |_| Err("it broke".into())),
+            ("three", |_| panic!("a step after the failed one ran")),
+        ];
+        assert_eq!(run_steps(&steps, Path::new(".")), Err("two failed after 0:00: it broke".into()));
+        assert_eq!(run_steps(&steps[..1], Path::new(".")), Ok(()));
+    }
+
+    #[test]
+    fn times_are_minutes_and_seconds() {
+        assert_eq!(clock(Duration::from_millis(9_900)), "0:09");
+        assert_eq!(clock(Duration::from_secs(754)), "12:34");
+    }
+}
