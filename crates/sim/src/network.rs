@@ -22,6 +22,9 @@ pub enum Topology {
     },
 }
 
+/// Keeps positions apart from other things drawn from the same seed.
+const POSITIONS: u64 = 3 << 40;
+
 /// A network that treats messages badly, as far as it is told to.
 #[derive(Clone, Debug)]
 pub struct Network {
@@ -104,7 +107,7 @@ impl Network {
 
     /// Returns where a node is, each coordinate from 0 to 1. Drawn from the seed, not stored.
     pub fn position(&self, node: u32) -> (f64, f64) {
-        let mut dice = SeededDice::derive(self.seed ^ 0x706c_616e_65, node.into());
+        let mut dice = SeededDice::derive(self.seed ^ POSITIONS, node.into());
         let mut unit = || (dice.roll() >> 11) as f64 / (1u64 << 53) as f64;
         (unit(), unit())
     }

@@ -32,6 +32,7 @@ pub struct World {
     /// Whether nodes check their own invariants after every input.
     pub check: bool,
     config: Config,
+    make: Maker,
     seed: u64,
     now: Time,
     slots: Vec<Slot>,
@@ -47,6 +48,9 @@ pub struct World {
     handled: u64,
 }
 
+/// How a world makes its nodes.
+pub type Maker = fn(NodeId, u32, Addr, &Config) -> Node;
+
 /// An application's say in forwarding: the node, the message, the next hop.
 pub type Hook = Box<dyn FnMut(u32, &Routed, Contact) -> Option<Verdict>>;
 
@@ -59,6 +63,10 @@ struct Slot {
     life: u32,
     timers: [Time; Timer::ALL.len()],
 }
+
+/// Names of independent streams of chance within one seed.
+const IDS: u64 = 1 << 40;
+const SEEDS: u64 = 2 << 40;
 
 /// A timer that is not set.
 const NEVER: Time = Time::from_micros(u64::MAX);
@@ -107,11 +115,19 @@ pub struct Delivery {
 }
 
 impl World {
-    /// Makes an empty world.
+    /// Makes an empty world of Pastry nodes.
     ///
     /// # Panics
     /// If the settings break a rule.
     pub fn new(settings: Settings, seed: u64) -> World {
+        World::of(Node::pastry, settings, seed)
+    }
+
+    /// Makes an empty world whose nodes are made by `make`.
+    ///
+    /// # Panics
+    /// If the settings break a rule.
+    pub fn of(make: Maker, settings: Settings, seed: u64) -> World {
         let config = settings.check().expect("the settings of a world pass their rules");
         let topology = Topology::Flat { min: Duration::from_millis(1), max: Duration::from_millis(10) };
         World {
@@ -120,6 +136,7 @@ impl World {
             through_wire: false,
             check: true,
             config,
+            make,
             seed,
             now: Time::ZERO,
             slots: Vec::new(),
@@ -164,24 +181,17 @@ impl World {
     /// Adds a node with this id, which is not part of a ring yet.
     pub fn spawn(&mut self, id: Id) -> u32 {
         let index = self.slots.len() as u32;
-        let node = Node::pastry(id, 1, Addr(index), &self.config);
-        self.place(node)
+        let contact = Contact::new(id, 1, Addr(index));
+        let node = Some((self.make)(id, 1, contact.addr, &self.config));
+        let dice = SeededDice::derive(self.seed, index.into());
+        self.slots.push(Slot { node, contact, dice, life: 0, timers: [NEVER; Timer::ALL.len()] });
+        index
     }
 
     /// Adds a node with a random id.
     pub fn spawn_random(&mut self) -> u32 {
-        let mut dice = SeededDice::derive(self.seed ^ 0x6964, self.slots.len() as u64);
+        let mut dice = SeededDice::derive(self.seed ^ IDS, self.slots.len() as u64);
         self.spawn(Id::new(u128::from(dice.roll()) << 64 | u128::from(dice.roll())))
-    }
-
-    /// Adds a node made elsewhere; its address must be the next index.
-    pub fn place(&mut self, node: Node) -> u32 {
-        let index = self.slots.len() as u32;
-        let contact = node.me();
-        assert_eq!(contact.addr, Addr(index), "a node's address is its index");
-        let dice = SeededDice::derive(self.seed, index.into());
-        self.slots.push(Slot { node: Some(node), contact, dice, life: 0, timers: [NEVER; Timer::ALL.len()] });
-        index
     }
 
     /// Returns how a node is referred to.
@@ -229,7 +239,7 @@ impl World {
         let slot = &mut self.slots[node as usize];
         slot.contact.incarnation += 1;
         let Contact { id, incarnation, addr } = slot.contact;
-        slot.node = Some(Node::pastry(id, incarnation, addr, &self.config));
+        slot.node = Some((self.make)(id, incarnation, addr, &self.config));
     }
 
     /// Gives a command to a node, now. Returns the number its answer will carry.
@@ -460,7 +470,7 @@ impl World {
             let request = match node {
                 0 => self.create(node),
                 _ => {
-                    let mut dice = SeededDice::derive(self.seed ^ 0x73_6565_64, node.into());
+                    let mut dice = SeededDice::derive(self.seed ^ SEEDS, node.into());
                     let seed = dice.below(node as usize) as u32;
                     self.join(node, &[seed])
                 }
@@ -488,6 +498,14 @@ impl World {
         }
     }
 
+    /// Hands bytes to a node as if a peer had sent them. What is not a message is refused and counted.
+    pub fn bytes(&mut self, from: Contact, to: u32, bytes: &[u8]) {
+        match wire::decode(bytes, self.config.cluster, &mut wire::IndexBook) {
+            Ok((body, _)) => self.input(to, Input::Message { from, body }),
+            Err(error) => self.tally.note(Note::Refused(error.refusal())),
+        }
+    }
+
     /// Takes all answers given so far.
     pub fn take_replies(&mut self) -> Vec<Answered> {
         std::mem::take(&mut self.replies)
@@ -511,11 +529,6 @@ impl World {
     /// Gives applications a say in forwarding.
     pub fn on_forward(&mut self, hook: impl FnMut(u32, &Routed, Contact) -> Option<Verdict> + 'static) {
         self.hook = Some(Box::new(hook));
-    }
-
-    /// Counts a note of the driver itself, such as bytes that could not be decoded.
-    pub fn driver_note(&mut self, note: Note) {
-        self.tally.note(note);
     }
 
     fn mix(&mut self, words: &[u64]) {

@@ -1,1 +1,4 @@
-mod smoke;
+//! Rings of many nodes, each behaviour from one seed.
+
+mod conformance;
+mod determinism;
