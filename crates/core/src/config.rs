@@ -103,7 +103,7 @@ pub struct Settings {
     pub join_backoff_min: Duration,
     /// Longest pause. FreePastry: 60 s.
     pub join_backoff_max: Duration,
-    /// How long a joiner is helped before the next one is.
+    /// How long a joiner is helped before the next one is. A join takes a few round trips. (guess)
     pub help_timeout: Duration,
     /// Joiners that may wait for a helper.
     pub help_queue: u8,
@@ -150,7 +150,7 @@ impl Default for Settings {
             join_timeout: Duration::from_secs(3),
             join_backoff_min: Duration::from_millis(500),
             join_backoff_max: Duration::from_secs(60),
-            help_timeout: Duration::from_secs(10),
+            help_timeout: Duration::from_secs(2),
             help_queue: 64,
             leave_grace: Duration::from_millis(500),
         }

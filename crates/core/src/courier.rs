@@ -82,10 +82,9 @@ impl Courier {
     ) -> Option<Ended> {
         let hop = routed.hop;
         let room = self.transits.len() < usize::from(cx.config.transits);
-        let joining = overlay.status() == Status::Waiting && !matches!(routed.payload, Payload::Join(_));
-        let taken = room && (overlay.status() == Status::Ready || joining);
+        let taken = room && matches!(overlay.status(), Status::Ready | Status::Waiting);
         let better = match routed.stage {
-            Stage::Prefix if taken && !joining => overlay.better_hop(from.id, routed.key),
+            Stage::Prefix if taken => overlay.better_hop(from.id, routed.key),
             _ => None,
         };
         cx.send(from, Body::HopAck(HopAck { hop, taken, better }));

@@ -11,7 +11,7 @@ use kringle_core::contact::{Addr, Contact};
 use kringle_core::dice::{Dice, SeededDice};
 use kringle_core::edge::{Command, Failure, Input, Reply, RequestId, Verdict};
 use kringle_core::id::{Id, Key};
-use kringle_core::message::{App, Body, HopAck, Payload, Routed, Stage};
+use kringle_core::message::{App, Body, BodyKind, HopAck, Payload, Routed, Stage};
 use kringle_core::overlay::{NextHop, Status};
 
 use crate::invariants::{leaf_sets_are_exact, one_root_per_key, owner};
@@ -51,6 +51,7 @@ pub const BEHAVIOURS: &[(&str, Behaviour)] = &[
     ("applications may change and stop what they forward", applications_have_a_say),
     ("receipts find their way without a connection", receipts_find_their_way),
     ("joiners that crowd one node are all helped", crowded_helper_serves_everybody),
+    ("background work keeps within its budget", background_work_keeps_its_budget),
     ("bad messages change nothing", bad_messages_change_nothing),
 ];
 
@@ -469,6 +470,28 @@ fn crowded_helper_serves_everybody(subject: &Subject, seed: u64) -> Tally {
     }
     settle(&mut world);
     lookups_are_right(&mut world, &mut dice, 50);
+    world.tally.clone()
+}
+
+fn background_work_keeps_its_budget(subject: &Subject, seed: u64) -> Tally {
+    let upkeep = |world: &World| -> u64 {
+        [BodyKind::StateRequest, BodyKind::Ping].iter().map(|kind| world.tally.messages(*kind)).sum()
+    };
+    let traffic = |budget: u32| {
+        let settings = Settings { budget, budget_burst: 1000, ..subject.settings.clone() };
+        let mut world = World::of(subject.make, settings, seed);
+        world.through_wire = true;
+        world.grow(40);
+        let before = upkeep(&world);
+        world.run_for(Duration::from_secs(120));
+        (upkeep(&world) - before, world)
+    };
+    let (plenty, _) = traffic(1 << 20);
+    let (little, mut world) = traffic(10);
+    assert!(little * 2 < plenty, "{little} messages with a small budget, {plenty} with a large one");
+    // What must happen happens all the same.
+    world.crash(5);
+    settle(&mut world);
     world.tally.clone()
 }
 

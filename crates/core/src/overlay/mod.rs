@@ -23,7 +23,9 @@ use crate::range::IdRange;
 pub enum Status {
     /// Not part of a ring.
     Out,
-    /// Joining: knows peers, answers for nothing yet.
+    /// Looking for its place; no peer may count on it yet.
+    Joining,
+    /// Has its place and makes itself known to its neighbours. Messages that come early are kept.
     Waiting,
     /// Part of the ring; delivers for its range.
     Ready,

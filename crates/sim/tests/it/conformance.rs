@@ -22,3 +22,18 @@ fn pastry() -> Subject {
 fn pastry_conforms_and_every_kind_of_message_and_note_occurs() {
     conformance::run(&pastry(), 1);
 }
+
+/// Further seeds, one behaviour after the other; `KRINGLE_SEEDS=from..to` tries others.
+#[test]
+fn pastry_conforms_with_other_seeds() {
+    let range = std::env::var("KRINGLE_SEEDS").unwrap_or_else(|_| "2..5".into());
+    let (from, to) = range.split_once("..").expect("KRINGLE_SEEDS is written from..to");
+    let number = |text: &str| text.parse::<u64>().expect("KRINGLE_SEEDS is written from..to");
+    let subject = pastry();
+    for seed in number(from)..number(to) {
+        for (name, behaviour) in conformance::BEHAVIOURS {
+            println!("seed {seed}: {name}");
+            behaviour(&subject, seed);
+        }
+    }
+}

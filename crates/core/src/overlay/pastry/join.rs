@@ -23,6 +23,8 @@ use crate::overlay::{Overlay, Status};
 
 /// Contacts a join may carry: a full leaf set, a neighbourhood set and all rows anybody has in practice.
 pub(crate) const JOIN_CONTACTS_MAX: usize = 2048;
+/// Helpers a joiner remembers.
+const HELPERS_MAX: usize = 4;
 /// Rounds of announce and race before a joiner leaves the rest to maintenance.
 const RACE_ROUNDS: u8 = 3;
 /// How often the last row of a nearby node is searched again as long as that helps.
@@ -42,8 +44,8 @@ pub(super) struct Joining {
     asked: Option<(NodeId, Nonce)>,
     /// Table versions seen first hand.
     seen: Vec<(NodeId, Versions)>,
-    /// The root that helps us.
-    helper: Option<Contact>,
+    /// The roots that help us: one, or a second one that had us in its queue. They wait to hear that we are done.
+    helpers: Vec<Contact>,
 }
 
 impl Joining {
@@ -103,7 +105,7 @@ impl Pastry {
         self.seeds = seeds;
         self.next_nonce = cx.dice.roll() as Nonce;
         self.prober.seed(cx);
-        self.begin(Some(request), Status::Waiting, cx);
+        self.begin(Some(request), Status::Joining, cx);
     }
 
     fn begin(&mut self, request: Option<RequestId>, status: Status, cx: &mut Ctx<'_>) {
@@ -116,7 +118,7 @@ impl Pastry {
             phase: Phase::Pausing,
             asked: None,
             seen: Vec::new(),
-            helper: None,
+            helpers: Vec::new(),
         }));
         // Until the root has told us where we are, nobody is a neighbour.
         let me = self.router.me().id;
@@ -247,13 +249,15 @@ impl Pastry {
 
     pub(super) fn handle_join_reply(&mut self, from: Contact, reply: JoinReply, cx: &mut Ctx<'_>) {
         let JoinReply { join, whole, leaves, versions } = reply;
-        let waiting = self
-            .joining
-            .as_mut()
-            .filter(|joining| joining.nonce == join.nonce && joining.phase != Phase::Probing);
+        let waiting = self.joining.as_mut().filter(|joining| joining.nonce == join.nonce);
         let Some(joining) = waiting else { return cx.refuse(Refusal::Unsolicited) };
+        if joining.helpers.len() < HELPERS_MAX && !joining.helpers.contains(&from) {
+            joining.helpers.push(from);
+        }
+        if joining.phase == Phase::Probing {
+            return;
+        }
         joining.phase = Phase::Probing;
-        joining.helper = Some(from);
         joining.seen = join.path.iter().map(|(contact, versions)| (contact.id, *versions)).collect();
         joining.seen.push((from.id, versions));
         self.drop_search();
@@ -265,7 +269,6 @@ impl Pastry {
             let edge = leaves.last().map_or(me.plus(1 << 127), |last| last.id);
             LeafSet::partial(me, side, edge)
         });
-        self.settle_forgotten(cx);
         self.set_status(Status::Waiting, cx);
         cx.set_timer(Timer::Join, cx.config.join_timeout);
         self.probe(from, Why::LEAF.and(Why::JOIN), cx);
@@ -299,7 +302,7 @@ impl Pastry {
             return self.join_failed(cx);
         }
         let request = self.joining.as_ref().and_then(|joining| joining.request);
-        let helper = self.joining.as_ref().and_then(|joining| joining.helper);
+        let helpers = self.joining.as_ref().map(|joining| joining.helpers.clone()).unwrap_or_default();
         self.set_status_ready(cx);
         if let Some(request) = request {
             cx.out.push(Output::Reply { request, reply: Ok(Reply::Joined) });
@@ -307,8 +310,8 @@ impl Pastry {
         // Leaves know us from the probes; the nodes of the table are told now, and the helper that it may go on.
         let leaf_set = self.router.leaf_set();
         let holders = self.router.table().holders().map(|entry| entry.contact);
-        let told = holders.filter(|contact| leaf_set.get(contact.id).is_none() && Some(*contact) != helper);
-        for peer in told.chain(helper).collect::<Vec<_>>() {
+        let told = holders.filter(|contact| leaf_set.get(contact.id).is_none() && !helpers.contains(contact));
+        for peer in told.chain(helpers.iter().copied()).collect::<Vec<_>>() {
             self.announce(peer, cx);
         }
         self.joining = None;
@@ -335,10 +338,13 @@ impl Pastry {
 
     /// Pauses, longer each time, and starts over.
     pub(super) fn join_failed(&mut self, cx: &mut Ctx<'_>) {
+        if self.status == Status::Waiting {
+            self.set_status(Status::Joining, cx);
+        }
         let Some(joining) = &mut self.joining else { return };
         cx.note(Note::JoinRetried);
         joining.phase = Phase::Pausing;
-        joining.helper = None;
+        joining.helpers.clear();
         let doubled = cx.config.join_backoff_min.saturating_mul(1 << joining.attempt.min(16));
         joining.attempt = joining.attempt.saturating_add(1);
         let pause = cx.dice.jitter(doubled.min(cx.config.join_backoff_max));

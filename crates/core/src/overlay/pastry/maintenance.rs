@@ -5,9 +5,22 @@ use alloc::vec::Vec;
 
 use super::{AskFor, Pastry, What};
 use crate::edge::{Ctx, Note, Timer};
+use crate::id::NodeId;
 use crate::overlay::Status;
 use crate::overlay::probe::Why;
 use crate::time::Time;
+
+/// What we know of the exchange with a ring neighbour: whether it has been heard, and who has seen what.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub(super) struct Beside {
+    pub(super) id: NodeId,
+    pub(super) heard: bool,
+    /// The version of its leaf set we have.
+    pub(super) seen: Option<u32>,
+    /// The version of our leaf set that was current at the last probe, and the one it has acknowledged.
+    pub(super) sent: u32,
+    pub(super) told: Option<u32>,
+}
 
 /// A token bucket of bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
@@ -68,9 +81,15 @@ impl Pastry {
         self.prober.shrink();
         let leaf_set = self.router.leaf_set();
         let sides = [leaf_set.left().next(), leaf_set.right().next()];
-        for (heard, neighbour) in core::mem::take(&mut self.heard).into_iter().zip(sides) {
-            if let Some(neighbour) = neighbour.filter(|_| !heard) {
-                self.probe(neighbour, Why::WATCH, cx);
+        for (at, neighbour) in sides.into_iter().enumerate() {
+            let Some(neighbour) = neighbour else { continue };
+            let beside = &mut self.beside[at];
+            if beside.id != neighbour.id {
+                *beside = Beside { id: neighbour.id, ..Beside::default() };
+            }
+            // A leaf probe, not a ping: it also says "I am your neighbour", so that a ring heals from either side.
+            if !core::mem::take(&mut beside.heard) {
+                self.probe(neighbour, Why::WATCH.and(Why::LEAF), cx);
             }
         }
         let suspects = self.prober.suspects();

@@ -48,8 +48,8 @@ pub struct Pastry {
     /// Questions about state that are not answered yet.
     asks: Vec<Ask>,
     next_nonce: Nonce,
-    /// Whether the left and the right neighbour have been heard since the last heartbeat.
-    heard: [bool; 2],
+    /// The left and the right neighbour as of the last heartbeat.
+    beside: [maintenance::Beside; 2],
     budget: maintenance::Budget,
 
     /// Where to look for the ring again when everybody is gone.
@@ -95,7 +95,7 @@ impl Pastry {
             cache: ProximityCache::default(),
             asks: Vec::new(),
             next_nonce: 0,
-            heard: [false; 2],
+            beside: Default::default(),
             budget: maintenance::Budget::default(),
             seeds: Vec::new(),
             joining: None,
@@ -176,7 +176,7 @@ impl Pastry {
 
     fn handle_state_request(&mut self, from: Contact, request: StateRequest, cx: &mut Ctx<'_>) {
         let StateRequest { nonce, what, push } = request;
-        if self.status != Status::Ready {
+        if !matches!(self.status, Status::Ready | Status::Waiting) {
             return cx.refuse(Refusal::NotJoined);
         }
         let base = cx.config.base;
@@ -247,13 +247,21 @@ impl Pastry {
         }
     }
 
-    fn send_probe(&self, peer: Contact, nonce: Nonce, why: Why, cx: &mut Ctx<'_>) {
+    fn send_probe(&mut self, peer: Contact, nonce: Nonce, why: Why, cx: &mut Ctx<'_>) {
         if !why.has(Why::LEAF) {
             return cx.send(peer, Body::Ping(nonce));
         }
-        let seen = self.joining.as_ref().and_then(|joining| joining.seen(peer.id)).map(|seen| seen.leaf_set);
-        // A joiner only introduces itself; a ready node exchanges.
-        let leaves = if self.status == Status::Ready { self.router.leaf_set().arc() } else { Vec::new() };
+        let version = self.router.versions().leaf_set;
+        let joining = self.joining.as_ref().and_then(|joining| joining.seen(peer.id));
+        let beside = self.beside.iter_mut().find(|beside| beside.id == peer.id);
+        let seen = joining.map(|seen| seen.leaf_set).or(beside.as_ref().and_then(|beside| beside.seen));
+        // A joiner only introduces itself; a ready node exchanges, unless the neighbour has our leaves already.
+        let told = beside.is_some_and(|beside| {
+            beside.sent = version;
+            beside.told == Some(version)
+        });
+        let news = self.status == Status::Ready && !told;
+        let leaves = if news { self.router.leaf_set().arc() } else { Vec::new() };
         cx.send(peer, Body::Pastry(Message::LeafProbe(Box::new(LeafProbe { nonce, seen, leaves }))));
     }
 
@@ -280,6 +288,9 @@ impl Pastry {
             return cx.refuse(Refusal::Unsolicited);
         };
         self.on_alive(answered.cleared, from, cx);
+        if let Some(beside) = self.beside.iter_mut().find(|beside| beside.id == from.id) {
+            (beside.seen, beside.told) = (Some(reply.version), Some(beside.sent));
+        }
         let proximity = self.measured(from, answered.rtt, cx);
         self.admit_for(from, proximity, Source::Leaf, answered.why, cx);
         if let Some(leaves) = reply.leaves {
@@ -369,7 +380,7 @@ impl Overlay for Pastry {
                     None => NextHop::NotReady,
                 }
             }
-            Status::Out | Status::Waiting | Status::Isolated => NextHop::NotReady,
+            _ => NextHop::NotReady,
         }
     }
 
@@ -430,9 +441,8 @@ impl Overlay for Pastry {
             }
             _ => {}
         }
-        let leaf_set = self.router.leaf_set();
-        for (at, neighbour) in [leaf_set.left().next(), leaf_set.right().next()].into_iter().enumerate() {
-            self.heard[at] |= neighbour.is_some_and(|contact| contact.id == from.id);
+        for beside in self.beside.iter_mut().filter(|beside| beside.id == from.id) {
+            beside.heard = true;
         }
         true
     }
@@ -440,12 +450,9 @@ impl Overlay for Pastry {
     fn handle(&mut self, from: Contact, body: Body, cx: &mut Ctx<'_>) {
         match body {
             Body::Ping(nonce) => match self.status {
-                // Silence is how peers that missed our goodbye find out.
-                Status::Out | Status::Leaving => cx.refuse(Refusal::NotJoined),
-                Status::Waiting | Status::Ready | Status::Isolated => {
-                    cx.send(from, Body::Pong(nonce));
-                    self.notice(from, cx);
-                }
+                Status::Waiting | Status::Ready => cx.send(from, Body::Pong(nonce)),
+                // Silence is how peers that missed our goodbye, or know us from before, find out.
+                _ => cx.refuse(Refusal::NotJoined),
             },
             Body::Pong(nonce) => self.handle_pong(from, nonce, cx),
             Body::PingVia { nonce, target } => self.handle_ping_via(from, nonce, target, cx),
@@ -464,6 +471,7 @@ impl Overlay for Pastry {
             },
             _ => cx.refuse(Refusal::WrongOverlay),
         }
+        self.settle_forgotten(cx);
     }
 
     fn on_timer(&mut self, timer: Timer, cx: &mut Ctx<'_>) {
@@ -479,6 +487,7 @@ impl Overlay for Pastry {
             Timer::Neighbourhood => self.on_neighbourhood_exchange(cx),
             Timer::Hop | Timer::Request => {}
         }
+        self.settle_forgotten(cx);
     }
 
     fn on_silent(&mut self, peer: Contact, cx: &mut Ctx<'_>) {
@@ -539,7 +548,8 @@ impl Overlay for Pastry {
         self.router.check_invariants();
         self.prober.check_invariants();
         assert!(self.asks.len() <= ASKS_MAX && self.seeds.len() <= SEEDS_MAX);
-        assert_eq!(self.joining.is_some(), matches!(self.status, Status::Waiting | Status::Isolated));
+        let outside = matches!(self.status, Status::Joining | Status::Waiting | Status::Isolated);
+        assert_eq!(self.joining.is_some(), outside);
         assert_eq!(self.leaving.is_some(), self.status == Status::Leaving);
         for suspect in self.prober.suspects() {
             assert!(self.router.get(*suspect).is_some(), "a suspect that is in no table");

@@ -176,7 +176,7 @@ impl Pastry {
     pub(super) fn start_leaving(&mut self, request: RequestId, cx: &mut Ctx<'_>) {
         match self.status {
             Status::Ready => {}
-            Status::Waiting | Status::Isolated => {
+            Status::Joining | Status::Waiting | Status::Isolated => {
                 self.stop(cx);
                 return cx.out.push(Output::Reply { request, reply: Ok(Reply::Left) });
             }
