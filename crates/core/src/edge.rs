@@ -430,8 +430,8 @@ pub enum Note {
     LazyRepair,
     /// A lost leaf was asked for.
     LeafAsked,
-    /// The leaf set ran empty and was refilled from the table.
-    LeafRefilled,
+    /// A side of the leaf set ran empty; the table leads to whoever comes there.
+    LeafSought,
     /// The last peer is gone; the node looks for its ring.
     Isolated,
     /// Background work was put off to stay within the traffic budget.
@@ -535,8 +535,8 @@ kinds! {
         LazyRepair = "lazy-repair",
         /// [`Note::LeafAsked`]
         LeafAsked = "leaf-asked",
-        /// [`Note::LeafRefilled`]
-        LeafRefilled = "leaf-refilled",
+        /// [`Note::LeafSought`]
+        LeafSought = "leaf-sought",
         /// [`Note::Isolated`]
         Isolated = "isolated",
         /// [`Note::BudgetSpent`]
@@ -576,7 +576,7 @@ impl Note {
             Note::CellAsked => NoteKind::CellAsked,
             Note::LazyRepair => NoteKind::LazyRepair,
             Note::LeafAsked => NoteKind::LeafAsked,
-            Note::LeafRefilled => NoteKind::LeafRefilled,
+            Note::LeafSought => NoteKind::LeafSought,
             Note::Isolated => NoteKind::Isolated,
             Note::BudgetSpent => NoteKind::BudgetSpent,
         }

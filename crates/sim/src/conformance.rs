@@ -295,15 +295,15 @@ fn leaves_heal(subject: &Subject, seed: u64) -> Tally {
 fn crashes_heal(subject: &Subject, seed: u64) -> Tally {
     let mut world = grown(subject, seed, 80);
     let mut dice = SeededDice::new(seed);
-    // Three neighbours at once, and single ones elsewhere.
+    // As many neighbours at once as leave one on each side of everybody, and single ones elsewhere.
     let mut ring: Vec<(Id, u32)> = world.ready().map(|(index, node)| (node.me().id, index)).collect();
     ring.sort();
-    ring[10..13].iter().for_each(|(_, node)| world.crash(*node));
-    for _ in 0..10 {
-        let node = random_running(&world, &mut dice);
-        world.crash(node);
+    let adjacent = usize::from(subject.settings.leaf_set / 2) - 1;
+    ring[10..10 + adjacent].iter().for_each(|(_, node)| world.crash(*node));
+    for at in (20..80).step_by(6) {
+        world.crash(ring[at + dice.below(3)].1);
     }
-    // While nobody has noticed, messages still arrive.
+    // While nobody has noticed, messages still arrive where they belong.
     for _ in 0..50 {
         let (from, key) = (random_running(&world, &mut dice), random_key(&mut dice));
         let request = world.route(from, key, b"abc");
@@ -500,7 +500,10 @@ fn bad_messages_change_nothing(subject: &Subject, seed: u64) -> Tally {
     let mut world = grown(subject, seed, 30);
     let mut dice = SeededDice::new(seed);
     let nodes: Vec<u32> = world.ready().map(|(index, _)| index).collect();
-    let tables = |world: &World| -> Vec<_> { nodes.iter().map(|node| world.node(*node).cloned()).collect() };
+    let tables = |world: &World| -> Vec<_> {
+        let running = nodes.iter().filter_map(|node| world.node(*node));
+        running.map(|node| (node.status(), node.overlay().as_pastry().map(|p| p.router().clone()))).collect()
+    };
     let before = tables(&world);
     for &node in &nodes {
         let me = world.contact(node);

@@ -31,6 +31,13 @@ impl Why {
     /// The peer became known by joining: announce when it enters the table.
     pub const JOIN: Why = Why(16);
 
+    /// A side of the leaf set is empty, and the peer is on the way to whom we look for.
+    pub const SEEK: Why = Why(32);
+    /// The peer is known to belong to our left side.
+    pub const LEFT: Why = Why(64);
+    /// The peer is known to belong to our right side.
+    pub const RIGHT: Why = Why(128);
+
     /// Returns both reasons.
     pub const fn and(self, other: Why) -> Why {
         Why(self.0 | other.0)
@@ -232,6 +239,11 @@ impl Prober {
     /// Returns how many open probes have one of these reasons.
     pub fn count(&self, why: Why) -> usize {
         self.probes.iter().filter(|probe| probe.why.has(why)).count()
+    }
+
+    /// Says whether a search on this side is under way.
+    pub fn is_seeking(&self, side: Why) -> bool {
+        self.probes.iter().any(|probe| probe.why.has(Why::SEEK) && probe.why.has(side))
     }
 
     /// Says whether a peer is being probed.

@@ -1,5 +1,7 @@
 //! Who enters the tables: nodes heard of are probed first, nodes that answered are offered everywhere.
 
+use alloc::vec::Vec;
+
 use super::leaf_set::{self, Source};
 use super::routing_table::Offer;
 use super::{Announce, Message, Pastry};
@@ -23,7 +25,12 @@ impl Pastry {
             return;
         }
         if self.router.leaf_set().wants(contact.id, source) && self.outlook(contact.id, cx) {
-            self.probe(known.unwrap_or(contact), why.and(Why::LEAF), cx);
+            let side = match source {
+                Source::Left => Why::LEAF.and(Why::LEFT),
+                Source::Right => Why::LEAF.and(Why::RIGHT),
+                Source::Leaf | Source::Elsewhere => Why::LEAF,
+            };
+            self.probe(known.unwrap_or(contact), why.and(side), cx);
             return;
         }
         if known.is_some() || self.prober.is_open(contact.id) || !self.router.table().wants(contact.id) {
@@ -44,6 +51,14 @@ impl Pastry {
             return;
         }
         self.probe(contact, why.and(Why::VET), cx);
+    }
+
+    /// A neighbour has told its leaf set.
+    pub(super) fn consider_leaves(&mut self, teller: Contact, arc: Vec<Contact>, why: Why, cx: &mut Ctx<'_>) {
+        for contact in &arc {
+            let source = self.router.leaf_set().side_of(contact.id, teller.id, &arc);
+            self.consider(*contact, source, why, cx);
+        }
     }
 
     /// Says whether a node would still be in the leaf set if everybody answered who is being asked. Without this, a
@@ -139,7 +154,7 @@ impl Pastry {
             return;
         }
         let forgotten = self.prober.suspects().iter().copied().filter(|id| self.router.get(*id).is_none());
-        for id in forgotten.collect::<alloc::vec::Vec<NodeId>>() {
+        for id in forgotten.collect::<Vec<NodeId>>() {
             self.prober.clear(id);
             cx.out.raise(Event::Settled(id));
         }

@@ -271,10 +271,11 @@ impl Pastry {
         });
         self.set_status(Status::Waiting, cx);
         cx.set_timer(Timer::Join, cx.config.join_timeout);
-        self.probe(from, Why::LEAF.and(Why::JOIN), cx);
-        for contact in leaves {
-            self.consider(contact, Source::Leaf, Why::JOIN, cx);
-        }
+        let mut arc = leaves;
+        let start = arc.first().map_or(from.id, |first| first.id);
+        arc.push(from);
+        arc.sort_by_key(|contact| start.clockwise_to(contact.id));
+        self.consider_leaves(from, arc, Why::JOIN, cx);
         let path = join.path.into_iter().map(|(contact, _)| contact);
         for contact in path.chain(join.contacts) {
             self.consider(contact, Source::Elsewhere, Why::JOIN, cx);

@@ -33,8 +33,12 @@ pub struct LeafSet {
 /// How a node offered to the leaf set became known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Somebody who believes to be our neighbour, or a neighbour's leaf set: may extend a side that is too short.
+    /// Somebody who believes to be our neighbour: may extend a side that is too short.
     Leaf,
+    /// The leaf set of a neighbour, which shows that it belongs to our left side: may extend it.
+    Left,
+    /// The same for our right side.
+    Right,
     /// Anything else: may only come between members, where nothing is claimed that was not claimed before.
     Elsewhere,
 }
@@ -125,6 +129,25 @@ impl LeafSet {
         self.measure();
     }
 
+    /// Says on which side of this node a member of `teller`'s leaf set lies, given that leaf set in ring order.
+    ///
+    /// The arc a neighbour reports has no holes as far as it knows. If it spans this node, what comes before us on it
+    /// is our left; if not, all of it lies where the neighbour does.
+    pub fn side_of(&self, id: NodeId, teller: NodeId, arc: &[Contact]) -> Source {
+        let (Some(first), Some(last)) = (arc.first(), arc.last()) else { return Source::Leaf };
+        let from = |id: NodeId| first.id.clockwise_to(id);
+        if from(self.me) <= from(last.id) {
+            return if from(id) < from(self.me) { Source::Left } else { Source::Right };
+        }
+        if self.right().any(|leaf| leaf.id == teller) {
+            Source::Right
+        } else if self.left().any(|leaf| leaf.id == teller) {
+            Source::Left
+        } else {
+            Source::Leaf
+        }
+    }
+
     /// Becomes whole if `peer`, the last member of a side, knows the last member of the other side as its next
     /// neighbour: then the two ends meet and nobody is missing.
     pub fn close(&mut self, peer: NodeId, leaves: &[Contact]) -> bool {
@@ -212,11 +235,16 @@ impl LeafSet {
             return Some(Place::Left);
         }
         let (right, left) = (usize::from(self.split), self.ring.len() - usize::from(self.split));
-        let is_right = ahead <= self.me.clockwise_to(self.edge);
-        match source {
-            Source::Leaf if is_right && right < self.side.into() => Some(Place::Right),
-            Source::Leaf if !is_right && left < self.side.into() => Some(Place::Left),
-            _ => None,
+        let is_right = match source {
+            Source::Elsewhere => return None,
+            Source::Left => false,
+            Source::Right => true,
+            Source::Leaf => ahead <= self.me.clockwise_to(self.edge),
+        };
+        if is_right {
+            (right < self.side.into()).then_some(Place::Right)
+        } else {
+            (left < self.side.into()).then_some(Place::Left)
         }
     }
 

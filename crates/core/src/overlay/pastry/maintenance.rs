@@ -92,6 +92,7 @@ impl Pastry {
                 self.probe(neighbour, Why::WATCH.and(Why::LEAF), cx);
             }
         }
+        self.complete_leaf_set(cx);
         let suspects = self.prober.suspects();
         if !suspects.is_empty() {
             let id = suspects[cx.dice.below(suspects.len())];

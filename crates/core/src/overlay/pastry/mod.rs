@@ -218,9 +218,8 @@ impl Pastry {
             }
             AskFor::Repair { .. } | AskFor::Upkeep => {}
         }
-        let source = if reply.what == What::LeafSet { Source::Leaf } else { Source::Elsewhere };
         for contact in reply.contacts {
-            self.consider(contact, source, Why::VET, cx);
+            self.consider(contact, Source::Elsewhere, Why::VET, cx);
         }
     }
 
@@ -271,16 +270,15 @@ impl Pastry {
         }
         let before = self.router.versions().leaf_set;
         // Before the answer: whoever has our answer can rely on being in our leaf set.
-        self.admit(from, Proximity::UNKNOWN, Source::Leaf, cx);
+        let source = self.router.leaf_set().side_of(from.id, from.id, &probe.leaves);
+        self.admit(from, Proximity::UNKNOWN, source, cx);
         let reply = LeafReply {
             nonce: probe.nonce,
             version: self.router.versions().leaf_set,
             leaves: (probe.seen != Some(before)).then(|| self.router.leaf_set().arc()),
         };
         cx.send(from, Body::Pastry(Message::LeafReply(Box::new(reply))));
-        for contact in probe.leaves {
-            self.consider(contact, Source::Leaf, Why::VET, cx);
-        }
+        self.consider_leaves(from, probe.leaves, Why::VET, cx);
     }
 
     fn handle_leaf_reply(&mut self, from: Contact, reply: LeafReply, cx: &mut Ctx<'_>) {
@@ -292,13 +290,18 @@ impl Pastry {
             (beside.seen, beside.told) = (Some(reply.version), Some(beside.sent));
         }
         let proximity = self.measured(from, answered.rtt, cx);
-        self.admit_for(from, proximity, Source::Leaf, answered.why, cx);
-        if let Some(leaves) = reply.leaves {
+        let leaves = reply.leaves.unwrap_or_default();
+        let source = match answered.why {
+            why if why.has(Why::SEEK) && self.seek_on(from, why, &leaves, cx) => Source::Elsewhere,
+            why if why.has(Why::LEFT) => Source::Left,
+            why if why.has(Why::RIGHT) => Source::Right,
+            _ => Source::Leaf,
+        };
+        self.admit_for(from, proximity, source, answered.why, cx);
+        if !leaves.is_empty() {
             self.router.leaf_set_mut().close(from.id, &leaves);
             self.report_range(cx);
-            for contact in leaves {
-                self.consider(contact, Source::Leaf, answered.why.only(Why::JOIN), cx);
-            }
+            self.consider_leaves(from, leaves, answered.why.only(Why::JOIN), cx);
         }
         self.continue_join(cx);
     }

@@ -96,41 +96,61 @@ impl Pastry {
         if self.status != Status::Ready {
             return;
         }
-        let leaf_set = self.router.leaf_set();
-        if leaf_set.is_empty() {
-            return self.refill_leaf_set(cx);
-        }
-        if leaf_set.is_whole() {
-            return;
-        }
-        let (left_end, right_end) = (leaf_set.left().next_back(), leaf_set.right().next_back());
-        let end = if left { left_end.or(right_end) } else { right_end.or(left_end) };
-        if let Some(end) = end {
-            cx.note(Note::LeafAsked);
-            self.probe(end, Why::LEAF.and(Why::WATCH), cx);
-        }
-    }
-
-    /// Asks both ends if the leaf set is shorter than it could be.
-    pub(super) fn complete_leaf_set(&mut self, cx: &mut Ctx<'_>) {
-        if !self.router.leaf_set().is_complete() {
-            self.repair_leaf_set(true, cx);
-            self.repair_leaf_set(false, cx);
-        }
-    }
-
-    /// The last leaf is gone: the nearest nodes of the table become candidates. If there are none, we are alone.
-    fn refill_leaf_set(&mut self, cx: &mut Ctx<'_>) {
-        let me = self.router.me().id;
-        let mut known: Vec<Contact> = self.router.nodes().collect();
-        known.sort_by_key(|contact| me.closeness(contact.id));
-        known.truncate(cx.config.leaf_set.into());
-        if known.is_empty() {
+        if self.router.nodes().next().is_none() {
             return self.lose_everybody(cx);
         }
-        cx.note(Note::LeafRefilled);
-        for contact in known {
-            self.probe(contact, Why::LEAF.and(Why::WATCH), cx);
+        let leaf_set = self.router.leaf_set();
+        if leaf_set.is_whole() && !leaf_set.is_empty() {
+            return;
+        }
+        let end = if left { leaf_set.left().next_back() } else { leaf_set.right().next_back() };
+        match end {
+            Some(end) => {
+                cx.note(Note::LeafAsked);
+                self.probe(end, Why::LEAF.and(Why::WATCH), cx);
+            }
+            None => self.seek(left, cx),
+        }
+    }
+
+    /// Asks again where the leaf set is shorter than it could be.
+    pub(super) fn complete_leaf_set(&mut self, cx: &mut Ctx<'_>) {
+        let (leaf_set, side) = (self.router.leaf_set(), cx.config.leaf_side());
+        let short = [leaf_set.left().len() < side, leaf_set.right().len() < side];
+        if !leaf_set.is_complete() {
+            short[0].then(|| self.repair_leaf_set(true, cx));
+            short[1].then(|| self.repair_leaf_set(false, cx));
+        }
+    }
+
+    /// A whole side is gone at once: nobody in the leaf set knows who comes there. The nearest known node on that side
+    /// knows nearer ones, and so on, until nobody lies between it and us. Only that one becomes a leaf: with a farther
+    /// one we would claim keys that belong to those between.
+    fn seek(&mut self, left: bool, cx: &mut Ctx<'_>) {
+        let me = self.router.me().id;
+        let distance = |id: NodeId| if left { id.clockwise_to(me) } else { me.clockwise_to(id) };
+        let suspects = self.prober.suspects();
+        let known = self.router.nodes().filter(|contact| suspects.binary_search(&contact.id).is_err());
+        let nearest = known.min_by_key(|contact| distance(contact.id));
+        let side = if left { Why::LEFT } else { Why::RIGHT };
+        if let Some(nearest) = nearest.filter(|_| !self.prober.is_seeking(side)) {
+            cx.note(Note::LeafSought);
+            self.probe(nearest, Why::LEAF.and(Why::SEEK).and(side), cx);
+        }
+    }
+
+    /// A node on the way has answered. Returns whether a nearer one is asked now.
+    pub(super) fn seek_on(&mut self, from: Contact, why: Why, leaves: &[Contact], cx: &mut Ctx<'_>) -> bool {
+        let (me, left) = (self.router.me().id, why.has(Why::LEFT));
+        let distance = |id: NodeId| if left { id.clockwise_to(me) } else { me.clockwise_to(id) };
+        let between = leaves.iter().filter(|leaf| leaf.id != me && distance(leaf.id) < distance(from.id));
+        match between.min_by_key(|leaf| distance(leaf.id)) {
+            Some(nearer) => {
+                let side = if left { Why::LEFT } else { Why::RIGHT };
+                self.probe(*nearer, Why::LEAF.and(Why::SEEK).and(side), cx);
+                true
+            }
+            None => false,
         }
     }
 
@@ -167,9 +187,11 @@ impl Pastry {
         if self.router.get(from.id).is_none() {
             return cx.refuse(Refusal::Unsolicited);
         }
+        let sides = leaves.iter().map(|leaf| self.router.leaf_set().side_of(leaf.id, from.id, &leaves));
+        let sides: Vec<Source> = sides.collect();
         self.forget(from.id, cx);
-        for contact in leaves {
-            self.consider(contact, Source::Leaf, Why::VET, cx);
+        for (contact, source) in leaves.into_iter().zip(sides) {
+            self.consider(contact, source, Why::VET, cx);
         }
     }
 

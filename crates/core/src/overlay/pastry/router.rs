@@ -244,7 +244,8 @@ impl Router {
         }
         match best.0 {
             Some(contact) => NextHop::Peer(contact, Rule::RareCase),
-            None if skipped => NextHop::Wait,
+            // With a neighbour on each side somebody is always nearer. Without, the nearest node is not known.
+            None if skipped || !self.leaf_set.range().contains(key) => NextHop::Wait,
             None => NextHop::Here,
         }
     }
