@@ -112,3 +112,41 @@ impl Network {
         (unit(), unit())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cuts_are_one_way_and_mended() {
+        let flat = Topology::Flat { min: Duration::from_millis(1), max: Duration::from_millis(2) };
+        let mut network = Network::new(flat, 1);
+        network.cut(1, 2);
+        assert_eq!(network.transmit(1, 2), [None, None]);
+        assert!(network.transmit(2, 1)[0].is_some());
+        network.mend();
+        assert!(network.transmit(1, 2)[0].is_some_and(|delay| delay >= Duration::from_millis(1)));
+    }
+
+    #[test]
+    fn loss_and_duplication_happen_as_often_as_told() {
+        let flat = Topology::Flat { min: Duration::from_millis(1), max: Duration::from_millis(1) };
+        let mut network = Network::new(flat, 1);
+        network.loss_per_million = 100_000;
+        network.doubled_per_million = 200_000;
+        let fates: Vec<_> = (0..10_000).map(|_| network.transmit(1, 2)).collect();
+        let lost = fates.iter().filter(|copies| copies[0].is_none()).count();
+        let doubled = fates.iter().filter(|copies| copies[1].is_some()).count();
+        assert!((900..1100).contains(&lost), "{lost}");
+        assert!((1650..1950).contains(&doubled), "{doubled}");
+    }
+
+    #[test]
+    fn distance_on_the_plane_is_symmetric_and_drawn_from_the_seed() {
+        let plane = Topology::Plane { side: Duration::from_millis(100) };
+        let (mut one, mut other) = (Network::new(plane, 1), Network::new(plane, 2));
+        assert_eq!(one.delay(3, 4), one.delay(4, 3));
+        assert_ne!(one.delay(3, 4), other.delay(3, 4));
+        assert!(one.delay(3, 4) <= Duration::from_millis(142));
+    }
+}

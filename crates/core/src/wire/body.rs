@@ -54,25 +54,28 @@ const TARGET_ID: u8 = 25;
 
 /// Appends the body and returns the number for the header.
 pub(super) fn encode(body: &Body, book: &dyn AddressBook, out: &mut Vec<u8>) -> u32 {
-    let mut writer = Writer { fields: Encoder::new(Vec::new()), count: 0, book };
+    let head = out.len();
+    out.push(0);
+    let mut writer = Writer { out, count: 0, book };
     let request = writer.body(body);
-    // Field numbers and counts stay below 24, so a map of them has a head of one byte or two.
-    let mut head = Encoder::new(&mut *out);
-    head.map(writer.count).expect(IN_MEMORY);
-    out.extend_from_slice(writer.fields.writer());
+    // No kind has more than 23 fields, so the head of the map is this one byte.
+    let count = writer.count;
+    out[head] = 0xa0 | count;
     request
 }
 
 struct Writer<'a> {
-    fields: Encoder<Vec<u8>>,
-    count: u64,
+    out: &'a mut Vec<u8>,
+    count: u8,
     book: &'a dyn AddressBook,
 }
 
 impl Writer<'_> {
-    fn field(&mut self, number: u8) -> &mut Encoder<Vec<u8>> {
+    fn field(&mut self, number: u8) -> Encoder<&mut Vec<u8>> {
         self.count += 1;
-        self.fields.u8(number).expect(IN_MEMORY)
+        let mut encoder = Encoder::new(&mut *self.out);
+        encoder.u8(number).expect(IN_MEMORY);
+        encoder
     }
 
     fn number(&mut self, field: u8, value: u32) {
@@ -83,9 +86,21 @@ impl Writer<'_> {
         self.field(field).bytes(bytes).expect(IN_MEMORY);
     }
 
+    /// Writes a byte string in place. Its length is known only afterwards, so it always takes four bytes.
+    fn in_place(&mut self, field: u8, write: impl FnOnce(&mut Vec<u8>, &dyn AddressBook)) {
+        self.field(field);
+        self.out.extend_from_slice(&[0x5a, 0, 0, 0, 0]);
+        let start = self.out.len();
+        write(self.out, self.book);
+        let length = u32::try_from(self.out.len() - start).unwrap_or(u32::MAX);
+        self.out[start - 4..start].copy_from_slice(&length.to_be_bytes());
+    }
+
     fn contacts(&mut self, field: u8, list: &[Contact]) {
-        let bytes = contacts::write_all(list, self.book);
-        self.bytes(field, &bytes);
+        self.in_place(field, |out, book| {
+            out.reserve(30 * list.len());
+            list.iter().for_each(|contact| contacts::write(contact, &[], book, out));
+        });
     }
 
     fn versions(&mut self, field: u8, versions: Versions) {
@@ -144,23 +159,24 @@ impl Writer<'_> {
     }
 
     fn path(&mut self, path: &[Hop]) {
-        let mut list = Vec::new();
-        for hop in path {
-            let mut extra = rule_bytes(hop.rule).to_vec();
-            extra.extend_from_slice(&hop.proximity.0.to_be_bytes());
-            contacts::write(&hop.node, &extra, self.book, &mut list);
-        }
-        self.bytes(PATH, &list);
+        self.in_place(PATH, |out, book| {
+            for hop in path {
+                let mut extra = [0; 7];
+                extra[..3].copy_from_slice(&rule_bytes(hop.rule));
+                extra[3..].copy_from_slice(&hop.proximity.0.to_be_bytes());
+                contacts::write(&hop.node, &extra, book, out);
+            }
+        });
     }
 
     fn join(&mut self, join: &Join) {
         self.number(NONCE, join.nonce);
         self.number(ROWS_DONE, join.rows_done.into());
-        let mut list = Vec::new();
-        for (contact, versions) in &join.path {
-            contacts::write(contact, &versions_bytes(*versions), self.book, &mut list);
-        }
-        self.bytes(PATH, &list);
+        self.in_place(PATH, |out, book| {
+            for (contact, versions) in &join.path {
+                contacts::write(contact, &versions_bytes(*versions), book, out);
+            }
+        });
         self.contacts(CONTACTS, &join.contacts);
     }
 

@@ -14,19 +14,18 @@ use crate::id::Id;
 /// Appends one record: a contact, and `extra` bytes that belong to it.
 pub(super) fn write(contact: &Contact, extra: &[u8], book: &dyn AddressBook, out: &mut Vec<u8>) {
     let start = out.len();
-    out.push(0);
-    out.extend_from_slice(&contact.id.to_bytes());
-    out.extend_from_slice(&contact.incarnation.to_be_bytes());
-    let count_at = out.len();
-    out.push(0);
+    let mut head = [0; 22];
+    head[1..17].copy_from_slice(&contact.id.to_bytes());
+    head[17..21].copy_from_slice(&contact.incarnation.to_be_bytes());
+    out.extend_from_slice(&head);
     let mut count = 0;
     book.endpoints(contact.addr, &mut |endpoint| {
         if count < ADDRESSES_MAX as u8 {
             count += 1;
             match endpoint.ip() {
                 IpAddr::V4(ip) => {
-                    out.push(4);
-                    out.extend_from_slice(&ip.octets());
+                    let [a, b, c, d] = ip.octets();
+                    out.extend_from_slice(&[4, a, b, c, d]);
                 }
                 IpAddr::V6(ip) => {
                     out.push(6);
@@ -36,17 +35,10 @@ pub(super) fn write(contact: &Contact, extra: &[u8], book: &dyn AddressBook, out
             out.extend_from_slice(&endpoint.port().to_be_bytes());
         }
     });
-    out[count_at] = count;
+    out[start + 21] = count;
     out.extend_from_slice(extra);
     // At most 1 + 16 + 4 + 1 + 4 * 19 + 17 bytes: fits one byte of length.
     out[start] = (out.len() - start - 1) as u8;
-}
-
-/// Writes a list of contacts.
-pub(super) fn write_all(contacts: &[Contact], book: &dyn AddressBook) -> Vec<u8> {
-    let mut out = Vec::with_capacity(contacts.len() * 30);
-    contacts.iter().for_each(|contact| write(contact, &[], book, &mut out));
-    out
 }
 
 /// A list that has been checked, but not read: nothing is learnt from a message before all of it is known to be good.
@@ -56,10 +48,11 @@ pub(super) struct Unread<'b> {
     count: usize,
 }
 
+/// The parts of a record, addresses still unread.
 struct Record<'b> {
     id: Id,
     incarnation: u32,
-    endpoints: [Option<SocketAddr>; ADDRESSES_MAX],
+    addresses: &'b [u8],
     extra: &'b [u8],
 }
 
@@ -89,9 +82,11 @@ impl<'b> Unread<'b> {
         while let Some((record, after)) = split(rest) {
             let mut endpoints = [SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0); ADDRESSES_MAX];
             let mut count = 0;
-            for endpoint in record.endpoints.into_iter().flatten() {
+            let mut addresses = record.addresses;
+            while let Some((endpoint, after)) = endpoint(addresses) {
                 endpoints[count] = endpoint;
                 count += 1;
+                addresses = after;
             }
             let addr = book.learn(record.id, record.incarnation, &endpoints[..count]);
             list.push(make(Contact::new(record.id, record.incarnation, addr), record.extra));
@@ -111,29 +106,39 @@ impl<'b> Unread<'b> {
     }
 }
 
-/// Splits the first record off.
+/// Splits the first record off. Its addresses are as many as it says, each of a known family.
+#[inline]
 fn split(bytes: &[u8]) -> Option<(Record<'_>, &[u8])> {
     let (&length, rest) = bytes.split_first()?;
     let (record, after) = rest.split_at_checked(length.into())?;
     let (id, record) = record.split_first_chunk::<16>()?;
     let (incarnation, record) = record.split_first_chunk::<4>()?;
-    let (&count, mut record) = record.split_first()?;
+    let (&count, record) = record.split_first()?;
     if count == 0 || usize::from(count) > ADDRESSES_MAX {
         return None;
     }
-    let mut endpoints = [None; ADDRESSES_MAX];
-    for endpoint in endpoints.iter_mut().take(count.into()) {
-        let (&kind, rest) = record.split_first()?;
-        let (ip, rest): (IpAddr, &[u8]) = match kind {
-            4 => rest.split_first_chunk::<4>().map(|(ip, rest)| (Ipv4Addr::from(*ip).into(), rest))?,
-            6 => rest.split_first_chunk::<16>().map(|(ip, rest)| (Ipv6Addr::from(*ip).into(), rest))?,
+    let mut end = 0;
+    for _ in 0..count {
+        end += match record.get(end)? {
+            4 => 7,
+            6 => 19,
             _ => return None,
         };
-        let (port, rest) = rest.split_first_chunk::<2>()?;
-        *endpoint = Some(SocketAddr::new(ip, u16::from_be_bytes(*port)));
-        record = rest;
     }
+    let (addresses, extra) = record.split_at_checked(end)?;
     let id = Id::new(u128::from_be_bytes(*id));
     let incarnation = u32::from_be_bytes(*incarnation);
-    Some((Record { id, incarnation, endpoints, extra: record }, after))
+    Some((Record { id, incarnation, addresses, extra }, after))
+}
+
+/// Reads the first address.
+#[inline]
+fn endpoint(bytes: &[u8]) -> Option<(SocketAddr, &[u8])> {
+    let (&family, rest) = bytes.split_first()?;
+    let (ip, rest): (IpAddr, &[u8]) = match family {
+        4 => rest.split_first_chunk::<4>().map(|(ip, rest)| (Ipv4Addr::from(*ip).into(), rest))?,
+        _ => rest.split_first_chunk::<16>().map(|(ip, rest)| (Ipv6Addr::from(*ip).into(), rest))?,
+    };
+    let (port, rest) = rest.split_first_chunk::<2>()?;
+    Some((SocketAddr::new(ip, u16::from_be_bytes(*port)), rest))
 }

@@ -23,6 +23,22 @@ fn pastry_conforms_and_every_kind_of_message_and_note_occurs() {
     conformance::run(&pastry(), 1);
 }
 
+#[test]
+fn regression_seeds_stay_fixed() {
+    let subject = pastry();
+    let lines = include_str!("../../seeds/conformance.txt").lines().filter(|line| !line.starts_with('#'));
+    for line in lines {
+        let mut parts = line.split('|').map(str::trim);
+        let (Some(seed), Some(name), Some(_)) = (parts.next(), parts.next(), parts.next()) else {
+            panic!("not seed | behaviour | what it caught: {line}");
+        };
+        let behaviour = conformance::BEHAVIOURS.iter().find(|(known, _)| *known == name);
+        let (_, behaviour) = behaviour.unwrap_or_else(|| panic!("no such behaviour: {name}"));
+        println!("{line}");
+        behaviour(&subject, seed.parse().expect("a seed is a number"));
+    }
+}
+
 /// Further seeds, one behaviour after the other; `KRINGLE_SEEDS=from..to` tries others.
 #[test]
 fn pastry_conforms_with_other_seeds() {

@@ -36,8 +36,8 @@ struct Row {
     occupied: [u64; 4],
     /// The occupied cells in column order.
     cells: Vec<Entry>,
-    /// Spares with their column, nearest first within a column.
-    spares: Vec<(u8, Entry)>,
+    /// Spares, nearest first within a column. The column is not stored: it is a digit of the id.
+    spares: Vec<Entry>,
 }
 
 /// What became of a node offered to the table.
@@ -102,10 +102,16 @@ impl RoutingTable {
 
     /// Returns the holder of a cell and its spares, nearest first.
     pub fn cell(&self, row: u8, column: u8) -> impl Iterator<Item = &Entry> {
+        let in_column = self.in_column(row, column);
         let row = self.rows.get(usize::from(row));
         let holder = row.and_then(|row| row.get(column));
         let spares = row.into_iter().flat_map(|row| &row.spares);
-        holder.into_iter().chain(spares.filter(move |(at, _)| *at == column).map(|(_, entry)| entry))
+        holder.into_iter().chain(spares.filter(move |entry| in_column(entry)))
+    }
+
+    fn in_column(&self, row: u8, column: u8) -> impl Fn(&Entry) -> bool + Copy + use<> {
+        let base = self.base;
+        move |entry| entry.contact.id.digit(row, base) == Some(column)
     }
 
     /// Returns the holders of one row with their columns.
@@ -126,7 +132,7 @@ impl RoutingTable {
 
     /// Returns holders and spares.
     pub fn all(&self) -> impl Iterator<Item = Entry> + '_ {
-        self.holders().chain(self.rows.iter().flat_map(|row| row.spares.iter().map(|(_, entry)| *entry)))
+        self.holders().chain(self.rows.iter().flat_map(|row| row.spares.iter().copied()))
     }
 
     /// Returns the entry of a node, holder or spare.
@@ -149,15 +155,16 @@ impl RoutingTable {
                 return Offer::Conflict;
             }
             let proximity = if proximity == Proximity::UNKNOWN { known.proximity } else { proximity };
-            let most = usize::from(self.spares);
-            self.rows[usize::from(row)].renew(column, Entry { contact, proximity }, nearer_percent, most);
+            let (most, in_column) = (usize::from(self.spares), self.in_column(row, column));
+            let entry = Entry { contact, proximity };
+            self.rows[usize::from(row)].renew(column, entry, nearer_percent, most, in_column);
             return Offer::Known;
         }
         while self.rows.len() <= usize::from(row) {
             self.rows.reserve_exact(1);
             self.rows.push(Row::default());
         }
-        let most = usize::from(self.spares);
+        let (most, in_column) = (usize::from(self.spares), self.in_column(row, column));
         let row = &mut self.rows[usize::from(row)];
         let entry = Entry { contact, proximity };
         match row.position(column) {
@@ -167,10 +174,10 @@ impl RoutingTable {
             }
             Some(at) if clearly_nearer(proximity, row.cells[at].proximity, nearer_percent) => {
                 let displaced = core::mem::replace(&mut row.cells[at], entry);
-                row.keep_spare(column, displaced, most);
+                row.keep_spare(displaced, most, in_column);
                 Offer::Improved
             }
-            Some(_) if row.keep_spare(column, entry, most) => Offer::Spare,
+            Some(_) if row.keep_spare(entry, most, in_column) => Offer::Spare,
             Some(_) => Offer::TooFar,
         }
     }
@@ -183,16 +190,17 @@ impl RoutingTable {
     /// Removes a node, and only that node. Returns whether it held a cell, and if so the spare that took over.
     pub fn remove(&mut self, id: NodeId) -> Removal {
         let Some((at_row, column)) = self.place(id) else { return Removal::Absent };
+        let in_column = self.in_column(at_row, column);
         let Some(row) = self.rows.get_mut(usize::from(at_row)) else { return Removal::Absent };
         let spares = row.spares.len();
-        row.spares.retain(|(_, entry)| entry.contact.id != id);
+        row.spares.retain(|entry| entry.contact.id != id);
         if row.spares.len() < spares {
             return Removal::Spare;
         }
         match row.position(column) {
             Some(at) if row.cells[at].contact.id == id => {
-                if let Some(next) = row.spares.iter().position(|(c, _)| *c == column) {
-                    row.cells[at] = row.spares.remove(next).1;
+                if let Some(next) = row.spares.iter().position(in_column) {
+                    row.cells[at] = row.spares.remove(next);
                     return Removal::Promoted;
                 }
                 row.cells.remove(at);
@@ -208,8 +216,7 @@ impl RoutingTable {
 
     /// Returns the heap memory held, in bytes, of which how much by spares.
     pub fn heap_bytes(&self) -> (usize, usize) {
-        let spares: usize =
-            self.rows.iter().map(|row| row.spares.capacity() * size_of::<(u8, Entry)>()).sum();
+        let spares: usize = self.rows.iter().map(|row| row.spares.capacity() * size_of::<Entry>()).sum();
         let cells: usize = self.rows.iter().map(|row| row.cells.capacity() * size_of::<Entry>()).sum();
         (self.rows.capacity() * size_of::<Row>() + cells + spares, spares)
     }
@@ -225,14 +232,16 @@ impl RoutingTable {
             for (column, entry) in columns.iter().zip(&row.cells) {
                 assert_eq!(self.place(entry.contact.id), Some((at as u8, *column)));
             }
-            for (column, entry) in &row.spares {
-                assert_eq!(self.place(entry.contact.id), Some((at as u8, *column)));
-                assert!(columns.contains(column), "a spare without a holder");
-                let same = self.cell(at as u8, *column).filter(|other| other.contact.id == entry.contact.id);
+            for entry in &row.spares {
+                let place = self.place(entry.contact.id);
+                let column = place.filter(|(row, _)| usize::from(*row) == at).map(|(_, column)| column);
+                let column = column.expect("a spare is in its row");
+                assert!(columns.contains(&column), "a spare without a holder");
+                let same = self.cell(at as u8, column).filter(|other| other.contact.id == entry.contact.id);
                 assert_eq!(same.count(), 1);
             }
             for column in columns {
-                assert!(row.spares.iter().filter(|(c, _)| *c == column).count() <= usize::from(self.spares));
+                assert!(self.cell(at as u8, column).count() <= 1 + usize::from(self.spares));
             }
         }
         assert!(self.rows.last().is_none_or(|row| !row.cells.is_empty()));
@@ -293,34 +302,39 @@ impl Row {
     }
 
     /// Brings a known node up to date and lets it change places within its cell.
-    fn renew(&mut self, column: u8, entry: Entry, percent: u8, most: usize) {
+    fn renew(
+        &mut self,
+        column: u8,
+        entry: Entry,
+        percent: u8,
+        most: usize,
+        in_column: impl Fn(&Entry) -> bool + Copy,
+    ) {
         let Some(at) = self.position(column) else { return };
-        let same = |spare: &(u8, Entry)| spare.1.contact.id == entry.contact.id;
         if self.cells[at].contact.id == entry.contact.id {
             self.cells[at] = entry;
-        } else if let Some(spare) = self.spares.iter().position(same) {
-            self.spares.remove(spare);
-            self.keep_spare(column, entry, most);
-        }
-        if let Some(best) = self.spares.iter().position(|(c, _)| *c == column)
-            && clearly_nearer(self.spares[best].1.proximity, self.cells[at].proximity, percent)
+        } else if let Some(spare) = self.spares.iter().position(|spare| spare.contact.id == entry.contact.id)
         {
-            let promoted = self.spares.remove(best).1;
+            self.spares.remove(spare);
+            self.keep_spare(entry, most, in_column);
+        }
+        if let Some(best) = self.spares.iter().position(in_column)
+            && clearly_nearer(self.spares[best].proximity, self.cells[at].proximity, percent)
+        {
+            let promoted = self.spares.remove(best);
             let displaced = core::mem::replace(&mut self.cells[at], promoted);
-            self.keep_spare(column, displaced, most);
+            self.keep_spare(displaced, most, in_column);
         }
     }
 
     /// Keeps a node as spare if it is among the nearest `most` of its column.
-    fn keep_spare(&mut self, column: u8, entry: Entry, most: usize) -> bool {
-        let nearer =
-            self.spares.iter().filter(|(c, e)| *c == column && e.proximity <= entry.proximity).count();
-        if nearer >= most {
+    fn keep_spare(&mut self, entry: Entry, most: usize, in_column: impl Fn(&Entry) -> bool + Copy) -> bool {
+        let nearer = |spare: &Entry| in_column(spare) && spare.proximity <= entry.proximity;
+        if self.spares.iter().filter(|spare| nearer(spare)).count() >= most {
             return false;
         }
-        let held = self.spares.iter().filter(|(c, _)| *c == column).count();
-        if held >= most
-            && let Some(last) = self.spares.iter().rposition(|(c, _)| *c == column)
+        if self.spares.iter().filter(|spare| in_column(spare)).count() >= most
+            && let Some(last) = self.spares.iter().rposition(in_column)
         {
             self.spares.remove(last);
         }
@@ -328,9 +342,9 @@ impl Row {
             self.spares.reserve_exact(2);
         }
         // After those of the same column that are nearer; the order between columns does not matter.
-        let at = self.spares.iter().rposition(|(c, e)| *c == column && e.proximity <= entry.proximity);
-        let first = self.spares.iter().position(|(c, _)| *c == column);
-        self.spares.insert(at.map_or(first.unwrap_or(self.spares.len()), |at| at + 1), (column, entry));
+        let at = self.spares.iter().rposition(nearer).map(|at| at + 1);
+        let at = at.or_else(|| self.spares.iter().position(in_column)).unwrap_or(self.spares.len());
+        self.spares.insert(at, entry);
         true
     }
 }
