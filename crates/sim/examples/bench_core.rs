@@ -67,10 +67,16 @@ fn options() -> Result<Options, String> {
     Ok(options)
 }
 
-/// Builds the ring: real joins on a plane, then one round of maintenance.
+/// Builds the ring: real joins on a plane, the whole protocol running. Upkeep is as rare as in FreePastry, since the
+/// ring stands still while it waits for the next wave.
 fn ring(options: &Options) -> World {
-    let settings =
-        Settings { heartbeat: Duration::from_secs(30), row_swap: Duration::from_secs(60), ..Settings::lab() };
+    let settings = Settings {
+        heartbeat: Duration::from_secs(30),
+        leaf_exchange: Duration::from_secs(60),
+        row_swap: Duration::from_secs(900),
+        neighbourhood_exchange: Duration::from_secs(900),
+        ..Settings::lab()
+    };
     let mut world = World::new(settings, options.seed);
     world.network.topology = Topology::Plane { side: Duration::from_millis(50) };
     world.check = false;
@@ -80,7 +86,7 @@ fn ring(options: &Options) -> World {
             eprint!("\rbuilding  {:>9} of {} nodes   {:.0?} ", world.len(), options.nodes, start.elapsed());
         }
     });
-    world.run_for(Duration::from_secs(90));
+    world.run_for(Duration::from_secs(60));
     if std::io::stderr().is_terminal() {
         eprintln!();
     }

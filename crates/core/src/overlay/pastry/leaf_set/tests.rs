@@ -274,3 +274,27 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_neighbours_leaf_set_says_which_side_its_members_are_on() {
+    // Two leaves a side. We are 1000 and have lost one of them on the right.
+    let mut set = leaf_set(1000, 2, &[900, 800, 1100, 1200, 5000]);
+    set.remove(Id::new(1200));
+    let arc = |values: &[u128]| values.iter().map(|value| contact(*value)).collect::<Vec<_>>();
+    // 1100 knows both sides of us: what comes before us on its arc is our left, whatever the distances.
+    let told = arc(&[900, 1000, 1300, 1 << 127]);
+    assert_eq!(set.side_of(Id::new(900), Id::new(1100), &told), Source::Left);
+    assert_eq!(set.side_of(Id::new(1 << 127), Id::new(1100), &told), Source::Right);
+    // 800 does not reach us: all it knows lies on its own side of us.
+    let told = arc(&[600, 700, 850, 860]);
+    assert_eq!(set.side_of(Id::new(600), Id::new(800), &told), Source::Left);
+    assert_eq!(set.side_of(Id::new(1300), Id::new(1100), &arc(&[1050, 1300])), Source::Right);
+    assert_eq!(set.side_of(Id::new(5), Id::new(77), &arc(&[1300, 1400])), Source::Leaf, "nobody we know");
+    assert_eq!(set.side_of(Id::new(5), Id::new(77), &[]), Source::Leaf);
+    // A node past the middle of the gap extends the side it is vouched for, and only that one.
+    let far = contact(3 << 126);
+    assert!(!set.wants(far.id, Source::Left) && !set.wants(far.id, Source::Elsewhere));
+    assert_eq!(set.offer(far, Source::Right), Offer::Added(None));
+    assert_eq!(set.right().next_back(), Some(far));
+    set.check_invariants();
+}

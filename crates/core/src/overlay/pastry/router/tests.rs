@@ -213,3 +213,19 @@ proptest! {
         prop_assert_eq!(router.next_hop(key, stage), router.next_hop_except(key, stage, &|_| false, None));
     }
 }
+
+#[test]
+fn with_an_empty_side_nothing_is_claimed_beyond_this_node() {
+    let settings = settings(4, 4);
+    let mut router = Router::new(contact(Id::new(1000)), &settings);
+    for value in [900, 800, 1100, 1200, 1 << 120] {
+        router.add(contact(Id::new(value)), Proximity(1), Source::Leaf, &settings);
+    }
+    router.remove(Id::new(900));
+    router.remove(Id::new(800));
+    // Whoever lives to the left now is not known: delivering its keys here would be a guess.
+    assert_eq!(router.next_hop(Id::new(990), Stage::Prefix), NextHop::Wait);
+    assert_eq!(router.next_hop(Id::new(1000), Stage::Prefix), NextHop::Here);
+    assert_eq!(router.next_hop(Id::new(1020), Stage::Prefix), NextHop::Here);
+    assert_eq!(router.next_hop(Id::new(1090), Stage::Leaf), NextHop::Peer(contact(Id::new(1100)), Rule::LeafSet));
+}
