@@ -2,3 +2,5 @@
 
 mod conformance;
 mod determinism;
+mod locality;
+mod wendy;

@@ -227,5 +227,8 @@ fn with_an_empty_side_nothing_is_claimed_beyond_this_node() {
     assert_eq!(router.next_hop(Id::new(990), Stage::Prefix), NextHop::Wait);
     assert_eq!(router.next_hop(Id::new(1000), Stage::Prefix), NextHop::Here);
     assert_eq!(router.next_hop(Id::new(1020), Stage::Prefix), NextHop::Here);
-    assert_eq!(router.next_hop(Id::new(1090), Stage::Leaf), NextHop::Peer(contact(Id::new(1100)), Rule::LeafSet));
+    assert_eq!(
+        router.next_hop(Id::new(1090), Stage::Leaf),
+        NextHop::Peer(contact(Id::new(1100)), Rule::LeafSet)
+    );
 }
