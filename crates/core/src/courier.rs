@@ -22,11 +22,16 @@ use crate::time::Time;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Courier {
     transits: Vec<Transit>,
-    /// Delivered lately: the set to look up, the queue to forget by age.
-    seen: BTreeSet<(NodeId, u32)>,
-    seen_order: VecDeque<(Time, NodeId, u32)>,
+    seen: Option<Box<Seen>>,
     next_hop: Nonce,
     armed: Option<Time>,
+}
+
+/// Messages delivered lately: the set to look up, the queue to forget by age. Most nodes of a large ring have none.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+struct Seen {
+    set: BTreeSet<(NodeId, u32)>,
+    order: VecDeque<(Time, NodeId, u32)>,
 }
 
 /// A message this node looks after.
@@ -222,16 +227,16 @@ impl Courier {
 
     /// Remembers a delivery. `false` if it is remembered already.
     fn remember(&mut self, origin: NodeId, serial: u32, cx: &mut Ctx<'_>) -> bool {
-        while let Some(&(at, id, old)) = self.seen_order.front()
-            && (cx.now.since(at) >= cx.config.seen_for
-                || self.seen_order.len() >= usize::from(cx.config.seen))
+        let Seen { set, order } = &mut **self.seen.get_or_insert_default();
+        while let Some(&(at, id, old)) = order.front()
+            && (cx.now.since(at) >= cx.config.seen_for || order.len() >= usize::from(cx.config.seen))
         {
-            self.seen_order.pop_front();
-            self.seen.remove(&(id, old));
+            order.pop_front();
+            set.remove(&(id, old));
         }
-        let new = self.seen.insert((origin, serial));
+        let new = set.insert((origin, serial));
         if new {
-            self.seen_order.push_back((cx.now, origin, serial));
+            order.push_back((cx.now, origin, serial));
         }
         new
     }
@@ -414,14 +419,19 @@ impl Courier {
 
     /// Returns the heap memory held, in bytes, roughly.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.transits.capacity() * size_of::<Transit>()
-            + self.seen_order.capacity() * size_of::<(Time, NodeId, u32)>()
-            + self.seen.len() * 2 * size_of::<(NodeId, u32)>()
+        let seen = self.seen.as_ref().map_or(0, |seen| {
+            size_of::<Seen>()
+                + seen.order.capacity() * size_of::<(Time, NodeId, u32)>()
+                + seen.set.len() * 2 * size_of::<(NodeId, u32)>()
+        });
+        self.transits.capacity() * size_of::<Transit>() + seen
     }
 
     pub(crate) fn check_invariants(&self, config: &Config) {
-        assert_eq!(self.seen.len(), self.seen_order.len());
-        assert!(self.seen.len() <= usize::from(config.seen));
+        if let Some(seen) = &self.seen {
+            assert_eq!(seen.set.len(), seen.order.len());
+            assert!(seen.set.len() <= usize::from(config.seen));
+        }
         assert!(self.transits.iter().all(|transit| transit.attempts <= config.hop_attempts));
     }
 }

@@ -288,10 +288,12 @@ impl World {
         if self.check {
             running.check_invariants(&self.config);
         }
-        let outputs: Vec<Output> = self.out.drain().collect();
-        for output in outputs {
+        // Executing an output never calls back into a node, so the outbox can be lent out meanwhile.
+        let mut out = std::mem::take(&mut self.out);
+        for output in out.drain() {
             self.execute(node, output);
         }
+        self.out = out;
     }
 
     fn execute(&mut self, node: u32, output: Output) {

@@ -60,11 +60,12 @@ impl Why {
 
 /// All open probes of a node, and whom it suspects.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+#[repr(C)]
 pub struct Prober {
+    /// Sorted. First, since every routing decision looks whether there are any.
+    suspects: Vec<NodeId>,
     probes: Vec<Probe>,
     relays: Vec<Relay>,
-    /// Sorted.
-    suspects: Vec<NodeId>,
     next: Nonce,
     /// When the timer is set to fire, if it is.
     armed: Option<Time>,

@@ -12,22 +12,24 @@ use crate::id::{Closeness, Id, Key, NodeId};
 use crate::range::IdRange;
 
 /// A node's nearest peers on the ring.
+// What every routing decision reads comes first and stays together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[repr(C)]
 pub struct LeafSet {
     me: NodeId,
+    /// How far the last member of each side is, as a point; everything while whole. Kept here, and not looked up in
+    /// the list, because every routing decision starts with them.
+    left_reach: Id,
+    right_reach: Id,
+    /// The members, going clockwise from me.
+    ring: Vec<Contact>,
+    /// A point between the two ends: says to which side a node beyond both belongs.
+    edge: Id,
     /// Members a side may have.
     side: u16,
     /// Where the clockwise side ends in `ring`; the rest is the other side. Unused while whole.
     split: u16,
     whole: bool,
-    /// The members, going clockwise from me.
-    ring: Vec<Contact>,
-    /// How far the last member of each side is, as a point; everything while whole. Kept here, and not looked up in
-    /// the list, because every routing decision starts with them.
-    left_reach: Id,
-    right_reach: Id,
-    /// A point between the two ends: says to which side a node beyond both belongs.
-    edge: Id,
 }
 
 /// How a node offered to the leaf set became known.

@@ -144,6 +144,11 @@ impl Pastry {
             return;
         }
         self.schedule(Timer::Neighbourhood, cx);
+        self.exchange_neighbourhood(cx);
+    }
+
+    /// The same at once, when a neighbour was lost.
+    pub(super) fn exchange_neighbourhood(&mut self, cx: &mut Ctx<'_>) {
         let members: Vec<_> = self.router.neighbourhood().members().collect();
         if members.is_empty() || !self.budget.take(cost(2 * members.len()), cx) {
             return;

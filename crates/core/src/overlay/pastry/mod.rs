@@ -37,13 +37,14 @@ use crate::time::Time;
 
 /// A Pastry node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[repr(C)]
 pub struct Pastry {
-    router: Router,
     status: Status,
+    prober: Prober,
+    router: Router,
     /// What was last reported upward as our range.
     range: IdRange,
 
-    prober: Prober,
     cache: ProximityCache,
     /// Questions about state that are not answered yet.
     asks: Vec<Ask>,

@@ -80,6 +80,9 @@ impl Pastry {
             Removal::Emptied { row, column } => self.ask_for_cell(row, column, 0, cx),
             Removal::Spare | Removal::Absent => {}
         }
+        if removed.neighbour && self.status == Status::Ready {
+            self.exchange_neighbourhood(cx);
+        }
         if let Some(leaf) = removed.leaf {
             cx.out.raise(Event::PeerDown(leaf));
             cx.out.raise(Event::NeighboursChanged);

@@ -11,11 +11,13 @@ use crate::message::{Rule, Stage};
 use crate::overlay::NextHop;
 
 /// Everything a Pastry node routes by. It changes only when a node is added or removed.
+// In the order in which a routing decision reads it: in a large ring that is one memory access less.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[repr(C)]
 pub struct Router {
-    me: Contact,
     leaf_set: LeafSet,
     table: RoutingTable,
+    me: Contact,
     neighbourhood: Neighbourhood,
     versions: Versions,
 }

@@ -12,11 +12,12 @@ use crate::message::Rule;
 
 /// A node's routing table.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[repr(C)]
 pub struct RoutingTable {
+    rows: Vec<Row>,
     me: NodeId,
     base: Base,
     spares: u8,
-    rows: Vec<Row>,
 }
 
 /// One entry of the table.
@@ -31,6 +32,7 @@ pub struct Entry {
 const _: () = assert!(size_of::<Entry>() == 28);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+#[repr(C)]
 struct Row {
     /// One bit per column that is occupied.
     occupied: [u64; 4],
@@ -138,7 +140,10 @@ impl RoutingTable {
     /// Returns the entry of a node, holder or spare.
     pub fn get(&self, id: NodeId) -> Option<Entry> {
         let (row, column) = self.place(id)?;
-        self.cell(row, column).find(|entry| entry.contact.id == id).copied()
+        let row = self.rows.get(usize::from(row))?;
+        let holder = row.get(column)?;
+        let mut entries = core::iter::once(holder).chain(&row.spares);
+        entries.find(|entry| entry.contact.id == id).copied()
     }
 
     /// Offers a node that is known to be alive. It takes its cell if that is empty, or if it is nearer than the
@@ -291,11 +296,12 @@ impl Row {
         (0..=255u8).filter(|column| self.occupied[usize::from(column / 64)] >> (column % 64) & 1 == 1)
     }
 
+    // Rows fill up slowly and stay: memory matters more than the few moves an exact fit costs.
     fn fill(&mut self, column: u8, entry: Entry) {
         self.occupied[usize::from(column / 64)] |= 1 << (column % 64);
         if let Some(at) = self.position(column) {
             if self.cells.len() == self.cells.capacity() {
-                self.cells.reserve_exact(2);
+                self.cells.reserve_exact(1);
             }
             self.cells.insert(at, entry);
         }
@@ -339,7 +345,7 @@ impl Row {
             self.spares.remove(last);
         }
         if self.spares.len() == self.spares.capacity() {
-            self.spares.reserve_exact(2);
+            self.spares.reserve_exact(1);
         }
         // After those of the same column that are nearer; the order between columns does not matter.
         let at = self.spares.iter().rposition(nearer).map(|at| at + 1);
