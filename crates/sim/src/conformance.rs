@@ -12,6 +12,7 @@ use kringle_core::dice::{Dice, SeededDice};
 use kringle_core::edge::{Command, Failure, Input, Reply, RequestId, Verdict};
 use kringle_core::id::{Id, Key};
 use kringle_core::message::{App, Body, BodyKind, HopAck, Payload, Routed, Stage};
+use kringle_core::overlay::pastry::router::Router;
 use kringle_core::overlay::{NextHop, Status};
 
 use crate::invariants::{leaf_sets_are_exact, one_root_per_key, owner};
@@ -53,6 +54,7 @@ pub const BEHAVIOURS: &[(&str, Behaviour)] = &[
     ("joiners that crowd one node are all helped", crowded_helper_serves_everybody),
     ("background work keeps within its budget", background_work_keeps_its_budget),
     ("bad messages change nothing", bad_messages_change_nothing),
+    ("replayed messages change nothing", replayed_messages_change_nothing),
 ];
 
 /// Runs all behaviours, prints what occurred, and fails if something never did.
@@ -495,15 +497,17 @@ fn background_work_keeps_its_budget(subject: &Subject, seed: u64) -> Tally {
     world.tally.clone()
 }
 
+/// What every running node knows, for comparing.
+fn tables(world: &World) -> Vec<(Status, Option<Router>)> {
+    let nodes = world.running().map(|(_, node)| node);
+    nodes.map(|node| (node.status(), node.overlay().as_pastry().map(|p| p.router().clone()))).collect()
+}
+
 /// Everything a stranger, a liar or a broken disk could send, to every node of a ring.
 fn bad_messages_change_nothing(subject: &Subject, seed: u64) -> Tally {
     let mut world = grown(subject, seed, 30);
     let mut dice = SeededDice::new(seed);
     let nodes: Vec<u32> = world.ready().map(|(index, _)| index).collect();
-    let tables = |world: &World| -> Vec<_> {
-        let running = nodes.iter().filter_map(|node| world.node(*node));
-        running.map(|node| (node.status(), node.overlay().as_pastry().map(|p| p.router().clone()))).collect()
-    };
     let before = tables(&world);
     for &node in &nodes {
         let me = world.contact(node);
@@ -551,6 +555,38 @@ fn bad_messages_change_nothing(subject: &Subject, seed: u64) -> Tally {
     }
     // Nothing in any table has moved, and everybody still answers.
     assert_eq!(tables(&world), before);
+    settle(&mut world);
+    lookups_are_right(&mut world, &mut dice, 30);
+    world.tally.clone()
+}
+
+/// Every message of a ring's whole youth, once more.
+fn replayed_messages_change_nothing(subject: &Subject, seed: u64) -> Tally {
+    let mut world = world(subject, seed);
+    world.record();
+    world.grow(25);
+    let mut dice = SeededDice::new(seed);
+    let key = random_key(&mut dice);
+    let request = world.route(3, key, b"abc");
+    delivered_once(&mut world, &[(request, key)]);
+    settle(&mut world);
+    let recording = world.take_recording();
+    // A live node that shows itself again may become a spare; nobody's neighbours, cells or duties change.
+    let duties = |world: &World| -> Vec<_> {
+        let routers = tables(world).into_iter().filter_map(|(_, router)| router);
+        let holders =
+            |router: &Router| router.table().holders().map(|entry| entry.contact).collect::<Vec<_>>();
+        routers.map(|router| (router.leaf_set().clone(), holders(&router))).collect()
+    };
+    let (before, delivered) = (duties(&world), world.deliveries().len());
+    assert!(recording.len() > 1000);
+    for (node, input) in recording {
+        world.input(node, input);
+    }
+    assert!(duties(&world) == before, "a replayed message changed a table");
+    assert_eq!(world.deliveries().len(), delivered, "what was delivered is not delivered again");
+    world.take_replies();
+    world.run_for(Duration::from_secs(5));
     settle(&mut world);
     lookups_are_right(&mut world, &mut dice, 30);
     world.tally.clone()

@@ -43,6 +43,7 @@ pub struct World {
     replies: Vec<Answered>,
     deliveries: Vec<Delivery>,
     events: Option<Vec<(Time, u32, Event)>>,
+    recording: Option<Vec<(u32, Input)>>,
     hook: Option<Hook>,
     trace: u64,
     handled: u64,
@@ -147,6 +148,7 @@ impl World {
             replies: Vec::new(),
             deliveries: Vec::new(),
             events: None,
+            recording: None,
             hook: None,
             trace: 0xcbf2_9ce4_8422_2325,
             handled: 0,
@@ -427,6 +429,11 @@ impl World {
                     self.input(to, Input::Timer(timer));
                 }
                 if self.slots[to as usize].life == life {
+                    if let Some(recording) = &mut self.recording
+                        && matches!(input, Input::Message { .. })
+                    {
+                        recording.push((to, input.clone()));
+                    }
                     self.mix(&[5, u64::from(to)]);
                     self.input(to, input);
                 }
@@ -555,6 +562,16 @@ impl World {
     /// Takes the events kept so far.
     pub fn take_events(&mut self) -> Vec<(Time, u32, Event)> {
         self.events.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Starts to record every message that arrives.
+    pub fn record(&mut self) {
+        self.recording.get_or_insert_default();
+    }
+
+    /// Stops recording and returns the messages with the nodes they arrived at.
+    pub fn take_recording(&mut self) -> Vec<(u32, Input)> {
+        self.recording.take().unwrap_or_default()
     }
 
     /// Gives applications a say in forwarding.
