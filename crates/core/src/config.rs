@@ -167,6 +167,9 @@ impl Settings {
             probe_timeout_max: Duration::from_secs(3),
             heartbeat: Duration::from_secs(10),
             leaf_exchange: Duration::from_secs(60),
+            // Time for three probes of a peer whose round trip is not known.
+            transit_max: Duration::from_secs(30),
+            seen_for: Duration::from_secs(60),
             join_timeout: Duration::from_secs(10),
             ..Settings::default()
         }

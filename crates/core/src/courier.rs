@@ -52,6 +52,8 @@ enum State {
     Sent { to: Contact, rule: Rule, again: bool, deadline: Time },
     /// Waits for doubts to end, or for this moment.
     Held { until: Time },
+    /// Just taken; never kept like this.
+    Fresh,
 }
 
 impl State {
@@ -59,6 +61,7 @@ impl State {
         match self {
             State::Sent { deadline, .. } => deadline,
             State::Held { until } => until,
+            State::Fresh => Time::ZERO,
         }
     }
 }
@@ -120,8 +123,7 @@ impl Courier {
             cx.refuse(Refusal::TooManyHops);
             return self.finish(&routed, Outcome::TooManyHops, overlay, cx);
         }
-        let state = State::Held { until: cx.now };
-        let transit = Transit { routed, state, tried: Vec::new(), attempts: 0, since: cx.now };
+        let transit = Transit { routed, state: State::Fresh, tried: Vec::new(), attempts: 0, since: cx.now };
         self.advance(transit, overlay, cx)
     }
 
@@ -142,7 +144,7 @@ impl Courier {
                 None
             }
             NextHop::Wait | NextHop::NotReady => {
-                if transit.attempts == 0 || !matches!(transit.state, State::Held { .. }) {
+                if !matches!(transit.state, State::Held { .. }) {
                     cx.note(Note::Held);
                 }
                 transit.state = State::Held { until: cx.now.after(cx.config.hop_timeout_max) };
@@ -169,7 +171,7 @@ impl Courier {
         transit.routed.hop = self.next_hop;
         cx.note(if again { Note::Resent } else { Note::Forwarded(rule) });
         let mut routed = transit.routed.clone();
-        routed.hops += 1;
+        routed.hops = routed.hops.saturating_add(1);
         if rule == Rule::LeafSet {
             routed.stage = Stage::Leaf;
         }
@@ -348,7 +350,9 @@ impl Courier {
 
     fn retry(&mut self, mut transit: Transit, overlay: &mut AnyOverlay, cx: &mut Ctx<'_>) -> Option<Ended> {
         match transit.state {
-            State::Sent { to, rule: Rule::LeafSet, again: false, .. } => {
+            State::Sent { to, rule: Rule::LeafSet, again: false, .. }
+                if transit.attempts < cx.config.hop_attempts =>
+            {
                 // Most likely the one packet was lost, and no other node is right.
                 self.send(transit, to, Rule::LeafSet, true, overlay, cx);
                 return None;
@@ -358,7 +362,7 @@ impl Courier {
                 cx.note(Note::Rerouted);
                 overlay.on_silent(to, cx);
             }
-            State::Held { .. } => transit.tried.clear(),
+            State::Held { .. } | State::Fresh => transit.tried.clear(),
         }
         self.advance(transit, overlay, cx)
     }

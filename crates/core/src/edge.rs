@@ -342,7 +342,7 @@ pub enum Failure {
     NotJoined,
     /// The node is part of a ring, or about to be. Nothing changed.
     AlreadyJoined,
-    /// The join names nobody but this node. Nothing changed.
+    /// The join names nobody but this node. Nothing was sent.
     NoSeeds,
     /// The ring refused the join for good.
     JoinRefused(JoinRefusal),

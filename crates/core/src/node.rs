@@ -156,7 +156,7 @@ impl Node {
 
     fn message(&mut self, from: Contact, body: Body, cx: &mut Ctx<'_>) {
         if !self.overlay.on_heard(from, cx) {
-            return;
+            return self.overlay.on_twin(from, &body, cx);
         }
         match body {
             Body::Routed(routed) => {

@@ -85,6 +85,8 @@ impl Overlay for Echo {
         true
     }
 
+    fn on_twin(&mut self, _: Contact, _: &Body, _: &mut Ctx<'_>) {}
+
     fn handle(&mut self, from: Contact, body: Body, cx: &mut Ctx<'_>) {
         match body {
             Body::Echo(left) => {

@@ -84,6 +84,9 @@ pub trait Overlay {
     /// Takes note of the proved sender of any message. `false`: ignore that message.
     fn on_heard(&mut self, from: Contact, cx: &mut Ctx<'_>) -> bool;
 
+    /// A message was ignored because its sender's id is known as somebody else's. If it wants to join, it should know.
+    fn on_twin(&mut self, from: Contact, body: &Body, cx: &mut Ctx<'_>);
+
     /// Handles one of the overlay's own messages, or a probe.
     fn handle(&mut self, from: Contact, body: Body, cx: &mut Ctx<'_>);
 
@@ -246,6 +249,10 @@ impl Overlay for AnyOverlay {
 
     fn on_heard(&mut self, from: Contact, cx: &mut Ctx<'_>) -> bool {
         each!(self, o => o.on_heard(from, cx))
+    }
+
+    fn on_twin(&mut self, from: Contact, body: &Body, cx: &mut Ctx<'_>) {
+        each!(self, o => o.on_twin(from, body, cx));
     }
 
     fn handle(&mut self, from: Contact, body: Body, cx: &mut Ctx<'_>) {

@@ -129,9 +129,10 @@ impl Prober {
     /// Opens a probe and returns the nonce to send, or `None` if there is nothing to send: one is open already, or
     /// there are too many. The caller sends, because only it knows what a leaf probe carries.
     pub fn start(&mut self, peer: Contact, why: Why, wait: Duration, cx: &mut Ctx<'_>) -> Option<Nonce> {
+        self.probes.retain(|probe| probe.peer.id != peer.id || probe.why != Why::NOTHING);
         if let Some(probe) = self.probes.iter_mut().find(|probe| probe.peer.id == peer.id) {
             // A ping may be on its way; a leaf probe goes out besides and is answered by the same nonce.
-            let send = probe.why == Why::NOTHING || why.has(Why::LEAF) && !probe.why.has(Why::LEAF);
+            let send = why.has(Why::LEAF) && !probe.why.has(Why::LEAF);
             probe.why = probe.why.and(why);
             probe.pinged |= !why.has(Why::LEAF);
             return send.then(|| probe.first.wrapping_add(probe.attempt.into()));

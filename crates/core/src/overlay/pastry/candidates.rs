@@ -1,6 +1,7 @@
 //! Who enters the tables: nodes heard of are probed first, nodes that answered are offered everywhere.
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use super::leaf_set::{self, Source};
 use super::routing_table::Offer;
@@ -83,16 +84,9 @@ impl Pastry {
     }
 
     /// Turns the time an answer took into proximity, unless the application measures.
-    pub(super) fn measured(
-        &mut self,
-        peer: Contact,
-        rtt: Option<core::time::Duration>,
-        cx: &mut Ctx<'_>,
-    ) -> Proximity {
+    pub(super) fn measured(&mut self, peer: Contact, rtt: Option<Duration>, cx: &mut Ctx<'_>) -> Proximity {
         match cx.config.metric {
-            Metric::RoundTrip => rtt.map_or(Proximity::UNKNOWN, |rtt| {
-                Proximity(u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX).clamp(1, u32::MAX - 1))
-            }),
+            Metric::RoundTrip => round_trip(rtt),
             Metric::Application => self.known_proximity(peer.id, cx.now, cx.config).unwrap_or_else(|| {
                 cx.out.push(Output::Measure { peer });
                 Proximity::UNKNOWN
@@ -166,4 +160,11 @@ impl Pastry {
             self.cache.put(peer, proximity, cx.now, age, most);
         }
     }
+}
+
+/// A round trip as proximity.
+pub(super) fn round_trip(rtt: Option<Duration>) -> Proximity {
+    rtt.map_or(Proximity::UNKNOWN, |rtt| {
+        Proximity(u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX).clamp(1, u32::MAX - 1))
+    })
 }

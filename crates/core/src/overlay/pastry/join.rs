@@ -14,6 +14,7 @@ use super::{
     Announce, AskFor, Join, JoinRefusal, JoinReply, Message, Pastry, Race, SEEDS_MAX, StateReply, Versions,
     What,
 };
+use crate::config::Metric;
 use crate::contact::{Contact, Proximity};
 use crate::edge::{Ctx, Failure, Note, Output, Refusal, Reply, RequestId, Timer};
 use crate::id::NodeId;
@@ -161,10 +162,16 @@ impl Pastry {
         if nearby.at.id != from.id {
             return;
         }
-        nearby.what = reply.what;
+        // The seed may be anybody: whatever it answers, the search goes on from what was asked, downwards.
+        nearby.what = match (nearby.what, reply.what) {
+            (What::Row(asked), What::Row(found)) => What::Row(asked.min(found)),
+            (asked, _) => asked,
+        };
         let me = self.router.me().id;
         for contact in reply.contacts.into_iter().filter(|contact| contact.id != me) {
-            match self.known_proximity(contact.id, cx.now, cx.config) {
+            // The search goes by round trips, whatever the tables are built by: the application is not asked in time.
+            let known = self.known_proximity(contact.id, cx.now, cx.config);
+            match known.filter(|_| cx.config.metric == Metric::RoundTrip) {
                 Some(proximity) => self.nearby_measured(contact, proximity),
                 None => self.probe(contact, Why::NEARBY.and(Why::VET).and(Why::JOIN), cx),
             }
@@ -284,15 +291,18 @@ impl Pastry {
     }
 
     pub(super) fn handle_join_refused(&mut self, nonce: Nonce, reason: JoinRefusal, cx: &mut Ctx<'_>) {
-        let waiting = self.joining.as_ref().is_some_and(|joining| {
-            joining.nonce == nonce && matches!(joining.phase, Phase::Asked | Phase::Pausing)
-        });
+        // A seed that knows our id as somebody else's refuses the very first question of the search.
+        let searching = self.asks.iter().any(|ask| ask.purpose == AskFor::Nearby && ask.nonce == nonce);
+        let waiting = searching
+            || self.joining.as_ref().is_some_and(|joining| {
+                joining.nonce == nonce && matches!(joining.phase, Phase::Asked | Phase::Pausing)
+            });
         match reason {
             _ if !waiting => cx.refuse(Refusal::Unsolicited),
             JoinRefusal::Busy => self.join_failed(cx),
             JoinRefusal::IdTaken => {
                 self.end_join(Failure::JoinRefused(reason), cx);
-                self.set_status(Status::Out, cx);
+                self.stop(cx);
             }
         }
     }
@@ -437,13 +447,11 @@ impl Pastry {
         cx.send(joiner, Body::Pastry(Message::JoinReply(Box::new(reply))));
     }
 
-    /// Helps the next joiner. It may belong to the one just helped by now, so its join is routed anew.
+    /// Helps the next joiner. Those who wait may belong to the one just helped by now, so all their joins are routed
+    /// anew: the first that still ends here is helped, the others wait again.
     pub(super) fn help_next(&mut self, cx: &mut Ctx<'_>) {
-        let Some(helping) = &mut self.helping else { return };
-        helping.joiner = None;
-        match helping.queue.pop_front() {
-            Some(routed) => cx.out.route(routed),
-            None => self.helping = None,
+        if let Some(helping) = self.helping.take() {
+            helping.queue.into_iter().for_each(|routed| cx.out.route(routed));
         }
     }
 

@@ -317,7 +317,7 @@ impl Pastry {
         self.on_alive(answered.cleared, from, cx);
         let proximity = self.measured(from, answered.rtt, cx);
         if answered.why.has(Why::NEARBY) {
-            self.nearby_measured(from, proximity);
+            self.nearby_measured(from, candidates::round_trip(answered.rtt));
         }
         if answered.why.has(Why::VET.and(Why::WATCH)) {
             self.admit_for(from, proximity, Source::Elsewhere, answered.why, cx);
@@ -441,6 +441,7 @@ impl Overlay for Pastry {
             // A new life, proved by the transport, replaces the old one at once.
             Some(known) if from.incarnation > known.incarnation => {
                 self.prober.forget(from.id);
+                cx.out.raise(Event::Settled(from.id));
                 self.admit(from, Proximity::UNKNOWN, Source::Elsewhere, cx);
             }
             _ => {}
@@ -449,6 +450,20 @@ impl Overlay for Pastry {
             beside.heard = true;
         }
         true
+    }
+
+    fn on_twin(&mut self, from: Contact, body: &Body, cx: &mut Ctx<'_>) {
+        let nonce = match body {
+            Body::Pastry(Message::StateRequest(request)) => request.nonce,
+            Body::Routed(Routed { payload: Payload::Join(join), origin, .. }) if origin.id == from.id => {
+                join.nonce
+            }
+            _ => return,
+        };
+        if self.status == Status::Ready && from.addr != self.router.me().addr {
+            let reason = JoinRefusal::IdTaken;
+            cx.send(from, Body::Pastry(Message::JoinRefused { nonce, reason }));
+        }
     }
 
     fn handle(&mut self, from: Contact, body: Body, cx: &mut Ctx<'_>) {

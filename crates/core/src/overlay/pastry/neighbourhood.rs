@@ -31,10 +31,16 @@ impl Neighbourhood {
 
     /// Offers a measured node. Of too many the farthest goes. Returns whether the set changed.
     pub fn offer(&mut self, contact: Contact, proximity: Proximity) -> bool {
+        let known = self.entries.iter().position(|entry| entry.contact.id == contact.id);
+        // A new life of a member is where the old one was until it is measured.
+        let proximity = match known {
+            Some(at) if proximity == Proximity::UNKNOWN => self.entries[at].proximity,
+            _ => proximity,
+        };
         if proximity == Proximity::UNKNOWN || self.most == 0 {
             return false;
         }
-        if let Some(at) = self.entries.iter().position(|entry| entry.contact.id == contact.id) {
+        if let Some(at) = known {
             let known = self.entries[at];
             if contact.incarnation < known.contact.incarnation || known == (Entry { contact, proximity }) {
                 return false;

@@ -92,15 +92,15 @@ impl Pastry {
         if self.helping.as_ref().is_some_and(|helping| helping.joiner() == Some(id)) {
             self.help_next(cx);
         }
+        if self.status == Status::Ready && self.router.nodes().next().is_none() {
+            self.lose_everybody(cx);
+        }
     }
 
     /// Asks the farthest leaf on the side that has lost one. A whole leaf set has nothing to ask for.
     fn repair_leaf_set(&mut self, left: bool, cx: &mut Ctx<'_>) {
         if self.status != Status::Ready {
             return;
-        }
-        if self.router.nodes().next().is_none() {
-            return self.lose_everybody(cx);
         }
         let leaf_set = self.router.leaf_set();
         if leaf_set.is_whole() && !leaf_set.is_empty() {
@@ -226,7 +226,7 @@ impl Pastry {
     }
 
     /// Forgets the ring.
-    fn stop(&mut self, cx: &mut Ctx<'_>) {
+    pub(super) fn stop(&mut self, cx: &mut Ctx<'_>) {
         self.end_join(Failure::Ended, cx);
         let blank = Pastry::new(self.me(), cx.config);
         let (range, status) = (self.range, self.status);

@@ -1,0 +1,19 @@
+//! What a node does, seen from outside: inputs go in, outputs are compared. One module per topic.
+//!
+//! Rings of many nodes are the simulator's business. Here a single [`harness::Driver`] plays everybody else, so that
+//! each rule can be shown with the exact messages it consists of.
+
+mod harness;
+mod helping;
+mod hostile;
+mod join;
+mod maintenance;
+mod membership;
+mod mixture;
+mod outputs;
+mod probing;
+mod receipts;
+mod repair;
+mod rerouting;
+mod routing;
+mod state;
