@@ -198,7 +198,8 @@ impl Settings {
                 "half of it must be at least replicas + 1",
             ),
             (self.nearer_percent <= 90, "nearer-percent", "must be at most 90"),
-            (self.hops_max >= 1, "hops-max", "must be at least 1"),
+            ((1..=254).contains(&self.hops_max), "hops-max", "must be 1 to 254"),
+            (self.seen >= 1, "seen", "must be at least 1"),
             (self.hop_attempts >= 1, "hop-attempts", "must be at least 1"),
             ((1..=7).contains(&self.probe_attempts), "probe-attempts", "must be 1 to 7"),
             (
@@ -218,6 +219,28 @@ impl Settings {
                 "must not exceed join-backoff-max",
             ),
             (self.payload as usize <= crate::wire::PAYLOAD_MAX, "payload", "must be at most 64 KiB"),
+            (
+                [
+                    self.proximity_age,
+                    self.hop_timeout_max,
+                    self.transit_max,
+                    self.seen_for,
+                    self.deadline_max,
+                    self.probe_timeout_max,
+                    self.heartbeat,
+                    self.leaf_exchange,
+                    self.row_swap,
+                    self.neighbourhood_exchange,
+                    self.join_timeout,
+                    self.join_backoff_max,
+                    self.help_timeout,
+                    self.leave_grace,
+                ]
+                .iter()
+                .all(|span| *span <= Duration::from_secs(30 * 86_400)),
+                "timeouts",
+                "must be at most thirty days",
+            ),
             (
                 [
                     self.hop_timeout_min,
@@ -295,7 +318,10 @@ mod tests {
     #[test]
     fn each_rule_refuses_by_name() {
         type Spoil = fn(&mut Settings);
-        let bad: [(&str, Spoil); 12] = [
+        let bad: [(&str, Spoil); 15] = [
+            ("hops-max", |s| s.hops_max = 255),
+            ("seen", |s| s.seen = 0),
+            ("timeouts", |s| s.probe_timeout_max = Duration::MAX),
             ("leaf-set", |s| s.leaf_set = 7),
             ("leaf-set", |s| s.leaf_set = 0),
             ("leaf-set", |s| s.leaf_set = 6),

@@ -17,6 +17,7 @@ use crate::id::NodeId;
 use crate::message::{Body, Hop, HopAck, Nonce, Outcome, Payload, Receipt, Routed, Rule, Stage};
 use crate::overlay::{AnyOverlay, NextHop, Overlay, Status};
 use crate::time::Time;
+use crate::wire::body::PATH_MAX;
 
 /// All messages a node looks after.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
@@ -175,7 +176,9 @@ impl Courier {
         if rule == Rule::LeafSet {
             routed.stage = Stage::Leaf;
         }
-        if let Payload::Trace(path) = &mut routed.payload {
+        if let Payload::Trace(path) = &mut routed.payload
+            && path.len() < PATH_MAX
+        {
             path.push(Hop { node: overlay.me(), rule, proximity: proximity.unwrap_or(Proximity::UNKNOWN) });
         }
         cx.out.push(match routed.payload {
@@ -204,6 +207,7 @@ impl Courier {
             Payload::Lookup => self.finish(&routed, Outcome::Found(Vec::new()), overlay, cx),
             Payload::Trace(path) => {
                 let mut path = path.to_vec();
+                path.truncate(PATH_MAX - 1);
                 path.push(Hop { node: overlay.me(), rule: Rule::Here, proximity: Proximity(0) });
                 self.finish(&routed, Outcome::Found(path), overlay, cx)
             }
@@ -284,6 +288,10 @@ impl Courier {
         overlay: &mut AnyOverlay,
         cx: &mut Ctx<'_>,
     ) -> Option<Ended> {
+        if self.transits.len() >= usize::from(cx.config.transits) {
+            cx.refuse(Refusal::Full);
+            return None;
+        }
         cx.note(Note::ReceiptRouted);
         self.next_hop = self.next_hop.wrapping_add(1);
         let (key, serial) = (receipt.to.id, self.next_hop);

@@ -157,7 +157,7 @@ pub enum Input {
         serial: u32,
         /// Hops it had taken.
         hops: u8,
-        /// The reply, if any.
+        /// The reply, if any. One larger than a message may be is refused, and the origin gets none.
         bytes: Option<Vec<u8>>,
     },
     /// The application's metric for a peer, asked for by [`Output::Measure`].

@@ -65,7 +65,12 @@ impl Node {
                 self.end_all(ended, cx);
             }
             Input::Answer { to, serial, hops, bytes } => {
-                let outcome = Outcome::Delivered(bytes);
+                // An answer nobody could read is as good as none.
+                let fits = |bytes: &Vec<u8>| bytes.len() <= crate::wire::PAYLOAD_MAX;
+                if bytes.as_ref().is_some_and(|bytes| !fits(bytes)) {
+                    cx.refuse(Refusal::Oversized);
+                }
+                let outcome = Outcome::Delivered(bytes.filter(fits));
                 let receipt = Receipt { to, serial, hops, by: self.overlay.me(), outcome };
                 let ended = self.courier.send_receipt(receipt, &self.overlay, cx);
                 self.end_all(ended, cx);

@@ -19,12 +19,12 @@ use crate::overlay::pastry::{
 /// Fields a body may have, known and unknown.
 const FIELDS_MAX: u64 = 32;
 /// Hops a trace or the path of a join may have.
-const PATH_MAX: usize = 255;
+pub(crate) const PATH_MAX: usize = 255;
 
 /// Why encoding can not fail.
 const IN_MEMORY: &str = "writing to memory does not fail";
 
-// The fields. One list for all kinds: the same thing has the same number everywhere.
+// The fields. One list for all kinds: the same word has the same number everywhere.
 const KEY: u8 = 0;
 const ORIGIN: u8 = 1;
 const SERIAL: u8 = 2;

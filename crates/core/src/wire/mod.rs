@@ -13,7 +13,7 @@
 //! not ignore raises "oldest version". Nothing is reserved from a length a peer claims: every count is checked against
 //! a limit and against the bytes that are really there.
 
-mod body;
+pub(crate) mod body;
 mod contacts;
 
 use alloc::vec::Vec;
@@ -85,7 +85,7 @@ pub enum DecodeError {
     },
     /// It belongs to another cluster.
     WrongCluster,
-    /// A kind of message this build does not know. The frame can be skipped.
+    /// A kind of message this build does not know. The frame can be skipped, see [`frame_length`].
     UnknownKind(u8),
 }
 
@@ -196,6 +196,13 @@ pub fn decode(
     Ok((body::decode(kind, header.request, body, book)?, HEADER + length))
 }
 
+/// Returns how many bytes the first frame of `bytes` has, so that one that is not understood can be skipped. `None`
+/// while the length is not there yet.
+pub fn frame_length(bytes: &[u8]) -> Option<usize> {
+    let length = u32::from_be_bytes(*bytes.first_chunk::<4>()?);
+    Some(HEADER + length as usize)
+}
+
 /// The number of a kind on the wire. Never changed, never used again.
 const fn code(kind: BodyKind) -> u8 {
     match kind {
@@ -223,3 +230,6 @@ const fn code(kind: BodyKind) -> u8 {
         BodyKind::Echo => 255,
     }
 }
+
+#[cfg(test)]
+mod tests;

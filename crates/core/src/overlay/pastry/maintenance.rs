@@ -13,7 +13,7 @@ use crate::time::Time;
 /// What we know of the exchange with a ring neighbour: whether it has been heard, and who has seen what.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct Beside {
-    pub(super) id: NodeId,
+    pub(super) id: Option<NodeId>,
     pub(super) heard: bool,
     /// The version of its leaf set we have.
     pub(super) seen: Option<u32>,
@@ -84,8 +84,8 @@ impl Pastry {
         for (at, neighbour) in sides.into_iter().enumerate() {
             let Some(neighbour) = neighbour else { continue };
             let beside = &mut self.beside[at];
-            if beside.id != neighbour.id {
-                *beside = Beside { id: neighbour.id, ..Beside::default() };
+            if beside.id != Some(neighbour.id) {
+                *beside = Beside { id: Some(neighbour.id), ..Beside::default() };
             }
             // A leaf probe, not a ping: it also says "I am your neighbour", so that a ring heals from either side.
             if !core::mem::take(&mut beside.heard) {

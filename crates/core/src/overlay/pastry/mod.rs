@@ -253,7 +253,7 @@ impl Pastry {
         }
         let version = self.router.versions().leaf_set;
         let joining = self.joining.as_ref().and_then(|joining| joining.seen(peer.id));
-        let beside = self.beside.iter_mut().find(|beside| beside.id == peer.id);
+        let beside = self.beside.iter_mut().find(|beside| beside.id == Some(peer.id));
         let seen = joining.map(|seen| seen.leaf_set).or(beside.as_ref().and_then(|beside| beside.seen));
         // A joiner only introduces itself; a ready node exchanges, unless the neighbour has our leaves already.
         let told = beside.is_some_and(|beside| {
@@ -287,7 +287,7 @@ impl Pastry {
             return cx.refuse(Refusal::Unsolicited);
         };
         self.on_alive(answered.cleared, from, cx);
-        if let Some(beside) = self.beside.iter_mut().find(|beside| beside.id == from.id) {
+        if let Some(beside) = self.beside.iter_mut().find(|beside| beside.id == Some(from.id)) {
             (beside.seen, beside.told) = (Some(reply.version), Some(beside.sent));
         }
         let proximity = self.measured(from, answered.rtt, cx);
@@ -446,7 +446,7 @@ impl Overlay for Pastry {
             }
             _ => {}
         }
-        for beside in self.beside.iter_mut().filter(|beside| beside.id == from.id) {
+        for beside in self.beside.iter_mut().filter(|beside| beside.id == Some(from.id)) {
             beside.heard = true;
         }
         true
