@@ -209,14 +209,14 @@ fn a_message_with_too_many_hops_is_refused_and_its_origin_told() {
 
 #[test]
 fn hops_are_counted_up_to_the_largest_limit_there_is() {
-    let mut node = Driver::ready(peer(ME), &[RIGHT, LEFT].map(peer), Settings { hops_max: 254, ..calm() });
     // One more than the limit is representable, so the limit is noticed at the next hop, and beyond that nothing wraps.
     for hops in [254, u8::MAX] {
+        let settings = Settings { hops_max: 254, ..calm() };
+        let mut node = Driver::ready(peer(ME), &[RIGHT, LEFT].map(peer), settings);
         let message = Routed { hops, ..app_from(peer(ORIGIN), key(0x4100_0000), 5) };
         let outputs = node.hear(peer(LEFT), Body::Routed(message));
         assert_eq!(sent_to(&outputs, peer(LEFT)), [ack(5)]);
-        let refused = refusals(&outputs) == [Refusal::TooManyHops];
-        assert_eq!(refused, hops == u8::MAX);
+        assert_eq!(refusals(&outputs) == [Refusal::TooManyHops], hops == u8::MAX);
     }
 }
 
