@@ -233,7 +233,11 @@ impl Router {
         let shared = self.me.id.shared_digits(key, base);
         let mut best: (Option<Contact>, Closeness) = (None, key.closeness(self.me.id));
         let mut skipped = false;
-        for contact in self.nodes().filter(|contact| Some(contact.id) != ignore) {
+        // Earlier rows share fewer digits with the key than this node does.
+        let from = if stage == Stage::Leaf { 0 } else { shared };
+        let table = self.table.all_from(from).map(|entry| entry.contact);
+        let known = self.leaf_set.members().iter().copied().chain(table);
+        for contact in known.filter(|contact| Some(contact.id) != ignore) {
             let closeness = key.closeness(contact.id);
             let fits = stage == Stage::Leaf || contact.id.shared_digits(key, base) >= shared;
             if closeness < best.1 && fits {

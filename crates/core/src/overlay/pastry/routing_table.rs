@@ -134,7 +134,13 @@ impl RoutingTable {
 
     /// Returns holders and spares.
     pub fn all(&self) -> impl Iterator<Item = Entry> + '_ {
-        self.holders().chain(self.rows.iter().flat_map(|row| row.spares.iter().copied()))
+        self.all_from(0)
+    }
+
+    /// Returns holders and spares of a row and all later ones.
+    pub fn all_from(&self, row: u8) -> impl Iterator<Item = Entry> + '_ {
+        let rows = self.rows.iter().skip(row.into());
+        rows.flat_map(|row| row.cells.iter().chain(&row.spares).copied())
     }
 
     /// Returns the entry of a node, holder or spare.
