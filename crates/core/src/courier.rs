@@ -8,6 +8,7 @@
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
+use core::mem::discriminant;
 use core::time::Duration;
 
 use crate::config::{Config, Metric};
@@ -90,7 +91,20 @@ impl Courier {
         cx: &mut Ctx<'_>,
     ) -> Option<Ended> {
         let hop = routed.hop;
-        let room = self.transits.len() < usize::from(cx.config.transits);
+        let same = |transit: &Transit| {
+            transit.routed.serial == routed.serial
+                && transit.routed.origin.id == routed.origin.id
+                && discriminant(&transit.routed.payload) == discriminant(&routed.payload)
+        };
+        let mut known = self.transits.iter().position(same);
+        // Back from the very node it was sent to: that one has dealt with it, its acknowledgement was overtaken.
+        if let Some(at) = known
+            && matches!(self.transits[at].state, State::Sent { to, .. } if to.id == from.id)
+        {
+            self.transits.swap_remove(at);
+            known = None;
+        }
+        let room = known.is_some() || self.transits.len() < usize::from(cx.config.transits);
         let taken = room && matches!(overlay.status(), Status::Ready | Status::Waiting);
         let better = match routed.stage {
             Stage::Prefix if taken => overlay.better_hop(from.id, routed.key),
@@ -101,10 +115,7 @@ impl Courier {
             cx.refuse(if room { Refusal::NotJoined } else { Refusal::Full });
             return None;
         }
-        let same = |transit: &Transit| {
-            transit.routed.serial == routed.serial && transit.routed.origin.id == routed.origin.id
-        };
-        if self.transits.iter().any(same) {
+        if known.is_some() {
             // The acknowledgement was lost, the message was not: we are looking after it already.
             cx.note(Note::Duplicate);
             return None;
@@ -164,12 +175,15 @@ impl Courier {
         overlay: &AnyOverlay,
         cx: &mut Ctx<'_>,
     ) {
-        self.next_hop = self.next_hop.wrapping_add(1);
+        // The second copy to the same hop has the number of the first: either acknowledgement will do.
+        if !again {
+            self.next_hop = self.next_hop.wrapping_add(1);
+            transit.routed.hop = self.next_hop;
+        }
         let proximity = overlay.proximity(to.id, cx);
         let deadline = cx.now.after(patience(proximity, cx.config));
         transit.attempts += 1;
         transit.state = State::Sent { to, rule, again, deadline };
-        transit.routed.hop = self.next_hop;
         cx.note(if again { Note::Resent } else { Note::Forwarded(rule) });
         let mut routed = transit.routed.clone();
         routed.hops = routed.hops.saturating_add(1);
@@ -321,7 +335,9 @@ impl Courier {
             }
             return Some(None);
         }
-        // Alive but not ready: try others, and if there is nobody else, the same one again a little later.
+        // Alive but not ready: try others, and if there is nobody else, the same one again a little later. That is
+        // no attempt in vain.
+        transit.attempts = transit.attempts.saturating_sub(1);
         transit.tried.push(from.id);
         Some(self.advance(transit, overlay, cx))
     }

@@ -24,7 +24,6 @@ pub struct Node {
     courier: Courier,
     /// Requests of this node's user that wait for a receipt.
     requests: Vec<Request>,
-    next_serial: u32,
     /// When the request timer is set to fire, if it is.
     armed: Option<Time>,
 }
@@ -44,7 +43,7 @@ impl Node {
 
     /// Makes a node over the given overlay.
     pub fn over(overlay: AnyOverlay) -> Node {
-        Node { overlay, courier: Courier::default(), requests: Vec::new(), next_serial: 0, armed: None }
+        Node { overlay, courier: Courier::default(), requests: Vec::new(), armed: None }
     }
 
     /// Takes one input and puts what is to be done into `cx.out`. Cannot fail: what is wrong with an input is noted,
@@ -110,7 +109,6 @@ impl Node {
         match command {
             Command::Create | Command::Join { .. } if self.overlay.status() == Status::Out => {
                 self.courier.seed(cx);
-                self.next_serial = cx.dice.roll() as u32;
             }
             _ => {}
         }
@@ -148,8 +146,11 @@ impl Node {
         if let Some(failure) = failure {
             return cx.out.push(Output::Reply { request, reply: Err(failure) });
         }
-        self.next_serial = self.next_serial.wrapping_add(1);
-        let serial = self.next_serial;
+        // Not to be guessed by whoever has seen another one: a receipt is believed by its number.
+        let mut serial = cx.dice.roll() as u32;
+        while self.requests.iter().any(|open| open.serial == serial) {
+            serial = serial.wrapping_add(1);
+        }
         let deadline = cx.now.after(deadline.min(cx.config.deadline_max));
         self.requests.push(Request { serial, request, deadline });
         self.arm_requests(cx);

@@ -38,6 +38,9 @@ impl Why {
     /// The peer is known to belong to our right side.
     pub const RIGHT: Why = Why(128);
 
+    /// What only the answer to a leaf probe can settle.
+    const ABOUT_LEAVES: Why = Why(2 | 32 | 64 | 128);
+
     /// Returns both reasons.
     pub const fn and(self, other: Why) -> Why {
         Why(self.0 | other.0)
@@ -83,6 +86,8 @@ struct Probe {
     why: Why,
     /// Whether a ping was sent besides the leaf probe, so that its answer is expected, too.
     pinged: bool,
+    /// Who was asked to look, too.
+    relays: Vec<NodeId>,
 }
 
 /// A ping on behalf of another node.
@@ -129,7 +134,9 @@ impl Prober {
     /// Opens a probe and returns the nonce to send, or `None` if there is nothing to send: one is open already, or
     /// there are too many. The caller sends, because only it knows what a leaf probe carries.
     pub fn start(&mut self, peer: Contact, why: Why, wait: Duration, cx: &mut Ctx<'_>) -> Option<Nonce> {
-        self.probes.retain(|probe| probe.peer.id != peer.id || probe.why != Why::NOTHING);
+        // What is known of the peer now is better than what a probe to another life or address of it could show.
+        self.probes
+            .retain(|probe| probe.peer.id != peer.id || probe.peer == peer && probe.why != Why::NOTHING);
         if let Some(probe) = self.probes.iter_mut().find(|probe| probe.peer.id == peer.id) {
             // A ping may be on its way; a leaf probe goes out besides and is answered by the same nonce.
             let send = why.has(Why::LEAF) && !probe.why.has(Why::LEAF);
@@ -145,8 +152,18 @@ impl Prober {
         self.next = self.next.wrapping_add(8);
         let deadline = cx.now.after(wait);
         let pinged = !why.has(Why::LEAF);
-        let probe =
-            Probe { peer, first, attempt: 0, first_sent: cx.now, sent: cx.now, deadline, why, pinged };
+        let relays = Vec::new();
+        let probe = Probe {
+            peer,
+            first,
+            attempt: 0,
+            first_sent: cx.now,
+            sent: cx.now,
+            deadline,
+            why,
+            pinged,
+            relays,
+        };
         self.probes.push(probe);
         self.arm(cx);
         Some(first)
@@ -173,8 +190,14 @@ impl Prober {
             None
         };
         let (peer, why) = (probe.peer, probe.why);
-        let answered = if by_leaf { why } else { why.without(Why::LEAF) };
-        probe.why = why.without(answered);
+        let (answered, left) = if by_leaf {
+            (why, Why::NOTHING)
+        } else if why.has(Why::LEAF) {
+            (why.without(Why::ABOUT_LEAVES), why.only(Why::ABOUT_LEAVES.and(Why::JOIN)))
+        } else {
+            (why, Why::NOTHING)
+        };
+        probe.why = left;
         if by_leaf && probe.pinged {
             // Stay open for the answer to the ping, which is still to come and means nothing any more.
         } else if probe.why == Why::NOTHING {
@@ -186,10 +209,19 @@ impl Prober {
         Some(Answered { peer, rtt, why: answered, cleared })
     }
 
+    /// Remembers who was asked to look, too: nobody else can vouch.
+    pub fn asked_via(&mut self, target: NodeId, relay: NodeId) {
+        if let Some(probe) = self.probes.iter_mut().find(|probe| probe.peer.id == target) {
+            probe.relays.push(relay);
+        }
+    }
+
     /// Ends a probe whose peer was reached by another. Returns what it was for.
-    pub fn answer_via(&mut self, target: NodeId, nonce: Nonce) -> Option<(Contact, Why)> {
+    pub fn answer_via(&mut self, relay: NodeId, target: NodeId, nonce: Nonce) -> Option<(Contact, Why)> {
         let at = self.probes.iter().position(|probe| {
-            probe.peer.id == target && nonce.wrapping_sub(probe.first) <= Nonce::from(probe.attempt)
+            probe.peer.id == target
+                && probe.relays.contains(&relay)
+                && nonce.wrapping_sub(probe.first) <= Nonce::from(probe.attempt)
         })?;
         let probe = self.probes.swap_remove(at);
         Some((probe.peer, probe.why))

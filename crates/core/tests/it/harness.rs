@@ -196,8 +196,23 @@ impl Driver {
         self.hear_pastry(peer, Message::LeafProbe(Box::new(probe)))
     }
 
-    /// A peer says that it has joined, and that it is this near.
+    /// A peer says that it has joined, and turns out to be this near if it is measured.
     pub(crate) fn announce(&mut self, peer: Contact, micros: u32) -> Vec<Output> {
+        let held = !self.cell(peer).is_empty();
+        let mut outputs = self.claim(peer, micros);
+        let pinged =
+            |outputs: &[Output]| sent_to(outputs, peer).iter().any(|body| matches!(body, Body::Ping(_)));
+        if !held && pinged(&outputs) {
+            let nonce = ping_to(&outputs, peer);
+            outputs.retain(|output| !is_to(output, peer));
+            self.now = self.now.after(Duration::from_micros(micros.into()));
+            outputs.extend(self.hear(peer, Body::Pong(nonce)));
+        }
+        outputs
+    }
+
+    /// A peer says that it has joined, and that it is this near.
+    pub(crate) fn claim(&mut self, peer: Contact, micros: u32) -> Vec<Output> {
         let announce = Announce { seen: None, proximity: Proximity(micros), round: 0 };
         self.hear_pastry(peer, Message::Announce(announce))
     }

@@ -15,5 +15,6 @@ mod probing;
 mod receipts;
 mod repair;
 mod rerouting;
+mod review;
 mod routing;
 mod state;

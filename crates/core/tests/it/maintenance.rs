@@ -245,6 +245,7 @@ fn measured_by_application() -> (Driver, Contact, Contact) {
     let settings = Settings { metric: Metric::Application, ..narrow() };
     let mut node = Driver::ready(peer(ME), &[RIGHT[0], LEFT[0]].map(peer), settings);
     node.announce(holder, 100);
+    node.feed(Input::Measured { peer: holder.id, proximity: Proximity(100) });
     let outputs = node.push(&[candidate]);
     let outputs = node.answer_after(candidate, &outputs, millis(1));
     assert!(outputs.contains(&Output::Measure { peer: candidate }));

@@ -15,7 +15,7 @@ use crate::overlay::Status;
 use crate::overlay::probe::Why;
 
 /// What a ping and its answer cost the network, roughly, headers included.
-const PING_BYTES: u32 = 128;
+pub(super) const PING_BYTES: u32 = 128;
 
 impl Pastry {
     /// A node was heard of. If it may be of use, find out whether it exists and how near it is.
@@ -66,9 +66,10 @@ impl Pastry {
     /// leaf set that is just filling up asks its way around half the ring.
     fn outlook(&self, id: NodeId, cx: &Ctx<'_>) -> bool {
         let (me, side) = (self.router.me().id, cx.config.leaf_side());
-        let members = self.router.leaf_set().members().iter().map(|leaf| leaf.id);
+        let leaf_set = self.router.leaf_set();
+        let members = leaf_set.members().iter().map(|leaf| leaf.id);
         let (mut left, mut right) = (0, 0);
-        for other in members.chain(self.prober.open(Why::LEAF)) {
+        for other in members.chain(self.prober.open(Why::LEAF).filter(|id| leaf_set.get(*id).is_none())) {
             right += usize::from(me.clockwise_to(other) < me.clockwise_to(id));
             left += usize::from(other.clockwise_to(me) < id.clockwise_to(me));
         }

@@ -9,10 +9,11 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use super::candidates;
 use super::leaf_set::{LeafSet, Source};
 use super::{
-    Announce, AskFor, Join, JoinRefusal, JoinReply, Message, Pastry, Race, SEEDS_MAX, StateReply, Versions,
-    What,
+    Announce, Ask, AskFor, Join, JoinRefusal, JoinReply, Message, Pastry, Race, SEEDS_MAX, StateReply,
+    Versions, What,
 };
 use crate::config::Metric;
 use crate::contact::{Contact, Proximity};
@@ -290,9 +291,16 @@ impl Pastry {
         self.continue_join(cx);
     }
 
-    pub(super) fn handle_join_refused(&mut self, nonce: Nonce, reason: JoinRefusal, cx: &mut Ctx<'_>) {
+    pub(super) fn handle_join_refused(
+        &mut self,
+        from: Contact,
+        nonce: Nonce,
+        reason: JoinRefusal,
+        cx: &mut Ctx<'_>,
+    ) {
         // A seed that knows our id as somebody else's refuses the very first question of the search.
-        let searching = self.asks.iter().any(|ask| ask.purpose == AskFor::Nearby && ask.nonce == nonce);
+        let open = |ask: &Ask| ask.purpose == AskFor::Nearby && ask.nonce == nonce && ask.peer.id == from.id;
+        let searching = self.asks.iter().any(open);
         let waiting = searching
             || self.joining.as_ref().is_some_and(|joining| {
                 joining.nonce == nonce && matches!(joining.phase, Phase::Asked | Phase::Pausing)
@@ -468,15 +476,24 @@ impl Pastry {
         let place = self.router.table().place(from.id);
         let holder = place.and_then(|(row, column)| self.router.table().cell(row, column).next().copied());
         match holder {
-            None => self.admit(from, announce.proximity, Source::Elsewhere, cx),
+            None => {
+                // Nearness that is only claimed counts for nothing; a measurement follows.
+                self.admit(from, Proximity::UNKNOWN, Source::Elsewhere, cx);
+                if self.budget.take(candidates::PING_BYTES, cx) {
+                    self.probe(from, Why::VET, cx);
+                }
+            }
             Some(holder) if holder.contact.id != from.id && announce.proximity < holder.proximity => {
                 self.consider(from, Source::Elsewhere, Why::VET, cx);
             }
             Some(_) => {}
         }
         self.notice(from, cx);
-        if self.helping.as_ref().is_some_and(|helping| helping.joiner() == Some(from.id)) {
-            self.help_next(cx);
+        if let Some(helping) = &mut self.helping {
+            helping.queue.retain(|waiting| waiting.origin.id != from.id);
+            if helping.joiner() == Some(from.id) {
+                self.help_next(cx);
+            }
         }
         let Some(seen) = announce.seen else { return };
         let (leaves_moved, table_moved) = (before.leaf_set > seen.leaf_set, before.table > seen.table);

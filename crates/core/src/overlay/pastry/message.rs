@@ -121,7 +121,7 @@ pub struct Announce {
     /// The versions of the receiver's tables the sender has built on. Nothing for a node known second hand, so that
     /// it causes no race round.
     pub seen: Option<Versions>,
-    /// How near the sender measured the receiver to be. Fills an empty cell; never displaces anybody by itself.
+    /// How near the sender measured the receiver to be: a reason to measure, never a measurement.
     pub proximity: Proximity,
     /// Counts repetitions, which end after a few.
     pub round: u8,

@@ -341,8 +341,8 @@ impl Pastry {
         }
     }
 
-    fn handle_pong_via(&mut self, nonce: Nonce, target: NodeId, cx: &mut Ctx<'_>) {
-        match self.prober.answer_via(target, nonce) {
+    fn handle_pong_via(&mut self, from: Contact, nonce: Nonce, target: NodeId, cx: &mut Ctx<'_>) {
+        match self.prober.answer_via(from.id, target, nonce) {
             // Alive, but not for us: stays in the tables and stays avoided. The heartbeat tries again.
             Some((peer, _)) => {
                 cx.note(Note::HalfReachable(peer));
@@ -441,6 +441,9 @@ impl Overlay for Pastry {
             // A new life, proved by the transport, replaces the old one at once.
             Some(known) if from.incarnation > known.incarnation => {
                 self.prober.forget(from.id);
+                for beside in self.beside.iter_mut().filter(|beside| beside.id == Some(from.id)) {
+                    *beside = maintenance::Beside::default();
+                }
                 cx.out.raise(Event::Settled(from.id));
                 self.admit(from, Proximity::UNKNOWN, Source::Elsewhere, cx);
             }
@@ -475,10 +478,10 @@ impl Overlay for Pastry {
             },
             Body::Pong(nonce) => self.handle_pong(from, nonce, cx),
             Body::PingVia { nonce, target } => self.handle_ping_via(from, nonce, target, cx),
-            Body::PongVia { nonce, target } => self.handle_pong_via(nonce, target, cx),
+            Body::PongVia { nonce, target } => self.handle_pong_via(from, nonce, target, cx),
             Body::Pastry(message) => match message {
                 Message::JoinReply(reply) => self.handle_join_reply(from, *reply, cx),
-                Message::JoinRefused { nonce, reason } => self.handle_join_refused(nonce, reason, cx),
+                Message::JoinRefused { nonce, reason } => self.handle_join_refused(from, nonce, reason, cx),
                 Message::LeafProbe(probe) => self.handle_leaf_probe(from, *probe, cx),
                 Message::LeafReply(reply) => self.handle_leaf_reply(from, *reply, cx),
                 Message::Announce(announce) => self.handle_announce(from, announce, cx),

@@ -15,6 +15,8 @@ use crate::overlay::{Overlay, Status};
 
 /// How many members of a row are asked for a lost cell before the search is left to maintenance.
 const CELL_TRIES: u8 = 3;
+/// Among how many of the nearest nodes a repeated search for a side chooses where to begin.
+const SEEK_CHOICES: usize = 4;
 
 impl Pastry {
     /// Repeats probes that were not answered, and draws the conclusion where all attempts were in vain.
@@ -30,9 +32,13 @@ impl Pastry {
             }
         }
         for (peer, why) in due.failed {
-            // A node that never was in a table has no place to be removed from, but its silence may end a join step.
-            if why.has(Why::WATCH) || self.router.get(peer.id).is_some() {
-                self.bury(peer, cx);
+            // Silence of another address or an earlier life says nothing about whom we know; and nobody is dead before
+            // others were asked, which only happens for those who are watched.
+            match self.router.get(peer.id) {
+                Some(known) if known != peer => {}
+                Some(_) if why.has(Why::WATCH) => self.bury(peer, cx),
+                Some(_) => self.on_silent(peer, cx),
+                None => {}
             }
         }
         self.continue_join(cx);
@@ -49,6 +55,7 @@ impl Pastry {
                 break;
             }
             let relay = relays.swap_remove(cx.dice.below(relays.len()));
+            self.prober.asked_via(peer.id, relay.id);
             cx.send(relay, Body::PingVia { nonce, target: peer });
         }
     }
@@ -87,7 +94,7 @@ impl Pastry {
             cx.out.raise(Event::PeerDown(leaf));
             cx.out.raise(Event::NeighboursChanged);
             self.report_range(cx);
-            self.repair_leaf_set(was_left, cx);
+            self.repair_leaf_set(was_left, false, cx);
         }
         if self.helping.as_ref().is_some_and(|helping| helping.joiner() == Some(id)) {
             self.help_next(cx);
@@ -98,7 +105,7 @@ impl Pastry {
     }
 
     /// Asks the farthest leaf on the side that has lost one. A whole leaf set has nothing to ask for.
-    fn repair_leaf_set(&mut self, left: bool, cx: &mut Ctx<'_>) {
+    fn repair_leaf_set(&mut self, left: bool, again: bool, cx: &mut Ctx<'_>) {
         if self.status != Status::Ready {
             return;
         }
@@ -110,9 +117,13 @@ impl Pastry {
         match end {
             Some(end) => {
                 cx.note(Note::LeafAsked);
+                // We have lost somebody: what we have seen of it before does not help.
+                for beside in self.beside.iter_mut().filter(|beside| beside.id == Some(end.id)) {
+                    beside.seen = None;
+                }
                 self.probe(end, Why::LEAF.and(Why::WATCH), cx);
             }
-            None => self.seek(left, cx),
+            None => self.seek(left, again, cx),
         }
     }
 
@@ -121,24 +132,27 @@ impl Pastry {
         let (leaf_set, side) = (self.router.leaf_set(), cx.config.leaf_side());
         let short = [leaf_set.left().len() < side, leaf_set.right().len() < side];
         if !leaf_set.is_complete() {
-            short[0].then(|| self.repair_leaf_set(true, cx));
-            short[1].then(|| self.repair_leaf_set(false, cx));
+            short[0].then(|| self.repair_leaf_set(true, true, cx));
+            short[1].then(|| self.repair_leaf_set(false, true, cx));
         }
     }
 
     /// A whole side is gone at once: nobody in the leaf set knows who comes there. The nearest known node on that side
     /// knows nearer ones, and so on, until nobody lies between it and us. Only that one becomes a leaf: with a farther
     /// one we would claim keys that belong to those between.
-    fn seek(&mut self, left: bool, cx: &mut Ctx<'_>) {
+    /// A search that has failed begins elsewhere: the nearest node may be mistaken, or lie.
+    fn seek(&mut self, left: bool, again: bool, cx: &mut Ctx<'_>) {
         let me = self.router.me().id;
         let distance = |id: NodeId| if left { id.clockwise_to(me) } else { me.clockwise_to(id) };
         let suspects = self.prober.suspects();
         let known = self.router.nodes().filter(|contact| suspects.binary_search(&contact.id).is_err());
-        let nearest = known.min_by_key(|contact| distance(contact.id));
+        let mut known: Vec<Contact> = known.collect();
+        known.sort_by_key(|contact| distance(contact.id));
+        let choice = if again { cx.dice.below(known.len().min(SEEK_CHOICES)) } else { 0 };
         let side = if left { Why::LEFT } else { Why::RIGHT };
-        if let Some(nearest) = nearest.filter(|_| !self.prober.is_seeking(side)) {
+        if let Some(start) = known.get(choice).filter(|_| !self.prober.is_seeking(side)) {
             cx.note(Note::LeafSought);
-            self.probe(nearest, Why::LEAF.and(Why::SEEK).and(side), cx);
+            self.probe(*start, Why::LEAF.and(Why::SEEK).and(side), cx);
         }
     }
 
