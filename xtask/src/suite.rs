@@ -26,7 +26,7 @@ const STEPS: [Step; 7] = [
     }),
     // libFuzzer's instrumentation wants unstable flags; compiling must not need another toolchain for that.
     ("fuzz targets", |root| {
-        Call::new("check --manifest-path fuzz/Cargo.toml").env("RUSTC_BOOTSTRAP", "1").run(root)
+        Call::new("check --locked --manifest-path fuzz/Cargo.toml").env("RUSTC_BOOTSTRAP", "1").run(root)
     }),
 ];
 

@@ -471,7 +471,7 @@ kinds! {
         Misrouted = "misrouted",
         /// Took more hops than allowed.
         TooManyHops = "too-many-hops",
-        /// A queue is full.
+        /// A queue is full, of what came in or of what we wanted to ask.
         Full = "full",
         /// A relay was asked for a node that is not known here.
         UnknownTarget = "unknown-target",

@@ -1,6 +1,6 @@
 //! Ids and their arithmetic: a ring of 2^128 points, read as digits in base 2^b.
 //!
-//! Keys and nodes share one type and one space (Wendy, seed 002). Two kinds of nearness are used and never mixed:
+//! Keys and nodes share one type and one space (as in Wendy). Two kinds of nearness are used and never mixed:
 //! *prefix* nearness (how many leading digits are shared, what the routing table is built on) and *ring* nearness
 //! (the shorter way round, what decides ownership). The originals got several of these functions wrong; each
 //! mistake on record has a vector in the tests below.
@@ -12,7 +12,7 @@ use core::str::FromStr;
 
 /// A point on the ring of 2^128 ids, unsigned and big-endian.
 ///
-/// `Ord` is the plain numeric order of seed 000 and exists for sorted containers. It says nothing about nearness:
+/// `Ord` is the plain numeric order and exists for sorted containers. It says nothing about nearness:
 /// for that use [`Id::closeness`], which knows the ring and the tie rule.
 // Two u64 with 4-byte alignment: a contact is then 24 bytes and a table cell 28, without padding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

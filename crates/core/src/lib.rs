@@ -2,8 +2,8 @@
 //!
 //! A node is one pure value, [`node::Node`]. Everything it learns arrives as an [`edge::Input`], everything it wants
 //! done leaves as an [`edge::Output`]. Nothing in this crate reads a clock, opens a socket, starts a thread, asks the
-//! operating system for randomness or depends on the order of a hash map. The runtime, the simulator and the checker
-//! drive the same value, so a bug seen in one can be replayed in another.
+//! operating system for randomness or depends on the order of a hash map. Whoever drives it (the simulator today,
+//! a runtime and a checker to come) drives the same value, so a bug seen in one can be replayed in another.
 //!
 //! A tour, from the bottom: [`id`] and [`range`] are the ring; [`time`], [`dice`] and [`records`] are what the outside
 //! world looks like from here; [`message`] is what nodes say to each other and [`wire`] how that is written;

@@ -7,7 +7,7 @@ use kringle_core::config::{Config, Settings};
 use kringle_core::contact::{Addr, Contact, Proximity};
 use kringle_core::dice::{Dice, SeededDice};
 use kringle_core::edge::{
-    Command, Ctx, Dial, Event, Failure, Input, Note, Outbox, Output, Reply, RequestId, Timer, Verdict,
+    Command, Ctx, Dial, Failure, Input, Note, Outbox, Output, Reply, RequestId, Timer, Verdict,
 };
 use kringle_core::id::{Id, Key, NodeId};
 use kringle_core::message::{App, Body, Payload, Routed};
@@ -42,7 +42,6 @@ pub struct World {
     requests: u64,
     replies: Vec<Answered>,
     deliveries: Vec<Delivery>,
-    events: Option<Vec<(Time, u32, Event)>>,
     recording: Option<Vec<(u32, Input)>>,
     hook: Option<Hook>,
     trace: u64,
@@ -147,7 +146,6 @@ impl World {
             requests: 0,
             replies: Vec::new(),
             deliveries: Vec::new(),
-            events: None,
             recording: None,
             hook: None,
             trace: 0xcbf2_9ce4_8422_2325,
@@ -320,11 +318,7 @@ impl World {
                 self.mix(&[3, u64::from(node), request.0, u64::from(reply.is_ok())]);
                 self.replies.push(Answered { at: self.now, node, request, reply });
             }
-            Output::Event(event) => {
-                if let Some(events) = &mut self.events {
-                    events.push((self.now, node, event));
-                }
-            }
+            Output::Event(_) => {}
             Output::Note(note) => {
                 self.mix(&[4, u64::from(node), note.kind() as u64]);
                 self.tally.note(note);
@@ -468,7 +462,7 @@ impl World {
         }
     }
 
-    /// Lets `count` more nodes with random ids join one after the other, each through the node before it, as fast as
+    /// Lets `count` more nodes with random ids join one after the other, each through a random earlier one, as fast as
     /// they can. The first node of an empty world starts the ring.
     ///
     /// # Panics
@@ -552,16 +546,6 @@ impl World {
     /// Returns what applications were given so far.
     pub fn deliveries(&self) -> &[Delivery] {
         &self.deliveries
-    }
-
-    /// Starts to keep events.
-    pub fn keep_events(&mut self) {
-        self.events.get_or_insert_default();
-    }
-
-    /// Takes the events kept so far.
-    pub fn take_events(&mut self) -> Vec<(Time, u32, Event)> {
-        self.events.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Starts to record every message that arrives.

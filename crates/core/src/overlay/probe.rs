@@ -106,8 +106,6 @@ const RELAYS_MAX: usize = 32;
 /// A peer has answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answered {
-    /// The peer as it was probed.
-    pub peer: Contact,
     /// How long the answer took, if that is certain.
     pub rtt: Option<Duration>,
     /// What the probe was for.
@@ -189,7 +187,7 @@ impl Prober {
         } else {
             None
         };
-        let (peer, why) = (probe.peer, probe.why);
+        let why = probe.why;
         let (answered, left) = if by_leaf {
             (why, Why::NOTHING)
         } else if why.has(Why::LEAF) {
@@ -206,7 +204,7 @@ impl Prober {
             probe.pinged = false;
         }
         let cleared = self.clear(from);
-        Some(Answered { peer, rtt, why: answered, cleared })
+        Some(Answered { rtt, why: answered, cleared })
     }
 
     /// Remembers who was asked to look, too: nobody else can vouch.

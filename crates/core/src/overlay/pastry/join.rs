@@ -267,7 +267,11 @@ impl Pastry {
         }
         joining.phase = Phase::Probing;
         joining.seen = join.path.iter().map(|(contact, versions)| (contact.id, *versions)).collect();
-        joining.seen.push((from.id, versions));
+        // The root was the last hop of the path, too.
+        match joining.seen.iter_mut().find(|(id, _)| *id == from.id) {
+            Some((_, seen)) => *seen = seen.merge(versions),
+            None => joining.seen.push((from.id, versions)),
+        }
         self.drop_search();
         let (me, side) = (self.router.me().id, cx.config.leaf_side());
         self.router.reset_leaf_set(if whole {

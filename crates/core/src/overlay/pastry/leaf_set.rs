@@ -1,4 +1,4 @@
-//! The leaf set: the nearest nodes on either side, by ring distance (seeds 000, 002, 003).
+//! The leaf set: the nearest nodes on either side, by ring distance.
 //!
 //! Members are kept once, in ring order. While the *whole* ring fits, the set knows that it is the whole ring: both
 //! sides then overlap and every key is covered. Once a node had to be left out, the set is cut at the point opposite,

@@ -1,4 +1,4 @@
-//! Pastry (seeds 000, 002 and 003): prefix routing over a ring, with leaf sets and proximity.
+//! Pastry: prefix routing over a ring, with leaf sets and proximity.
 //!
 //! This file owns the state and dispatches; [`router`] decides where messages go; `join` brings a node in and helps
 //! others in; `candidates` decides who enters the tables; `repair` deals with death and departure; `maintenance`

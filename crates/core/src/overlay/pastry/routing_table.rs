@@ -1,7 +1,7 @@
-//! The routing table: row = shared digits, column = first differing digit (seeds 000, 002, 003).
+//! The routing table: row = shared digits, column = first differing digit.
 //!
-//! A cell holds the nearest node by proximity and, after it, a few spares: seed 000 says an entry "corresponds to a
-//! number of nodes". Rows are allocated when first used, and a row stores only its occupied cells, found through a
+//! A cell holds the nearest node by proximity and, after it, a few spares: the notes of ocaml-pastry say that an entry
+//! "corresponds to a number of nodes". Rows are allocated when first used, and a row stores only its occupied cells, found through a
 //! bit mask: a node of a large ring has four or five rows of sixteen, not thirty-two.
 
 use alloc::vec::Vec;
@@ -193,7 +193,7 @@ impl RoutingTable {
         }
     }
 
-    /// Says whether it is worth measuring this node: it is not known, and its cell is not settled without it.
+    /// Says whether this node is not known here, so that measuring it may be worth while.
     pub fn wants(&self, id: NodeId) -> bool {
         self.place(id).is_some() && self.get(id).is_none()
     }

@@ -12,7 +12,7 @@ fn contact(id: Id) -> Contact {
     Contact::new(id, 1, Addr(id.value() as u32))
 }
 
-/// The table of seed 000, row by row; the own digit and empty cells are left out.
+/// The table of ocaml-pastry's notes, row by row; the own digit and empty cells are left out.
 const LECTURE: [(&str, u8, u8); 17] = [
     ("02212102", 0, 0),
     ("22301203", 0, 2),
