@@ -68,6 +68,9 @@ impl State {
     }
 }
 
+/// How soon after one look at the messages in hand the next may be.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
 /// What is left to do for the node when a message ends here.
 #[derive(Debug)]
 pub(crate) enum Ended {
@@ -350,8 +353,9 @@ impl Courier {
             .partition(|transit| transit.state.due() <= cx.now);
         self.transits = open;
         let ended = due.into_iter().filter_map(|transit| self.retry(transit, overlay, cx)).collect();
+        // With thousands of messages in hand, one look at all of them every few milliseconds serves many at once.
         if let Some(earliest) = self.transits.iter().map(|transit| transit.state.due()).min() {
-            self.arm(earliest, cx);
+            self.arm(earliest.max(cx.now.after(LOOK_AGAIN)), cx);
         }
         ended
     }
