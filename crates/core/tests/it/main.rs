@@ -17,4 +17,5 @@ mod repair;
 mod rerouting;
 mod review;
 mod routing;
+mod rules;
 mod state;

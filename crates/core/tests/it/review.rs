@@ -382,10 +382,6 @@ fn a_joiner_that_is_ready_elsewhere_gives_up_its_turn() {
         .into_iter()
         .filter_map(|(to, b)| matches!(b, Body::Pastry(Message::JoinReply(_))).then_some(to))
         .collect();
-    println!(
-        "{helped:?} routed on {:?}",
-        routed(&outputs).iter().map(|(t, r)| (*t, r.origin)).collect::<Vec<_>>()
-    );
     assert_ne!(helped.first(), Some(&peer(0x2000_0000)), "is ready already");
 }
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use kringle_core::config::Settings;
+use kringle_core::config::{Metric, Settings};
+use kringle_core::id::Base;
 use kringle_core::node::Node;
 use kringle_sim::conformance::{self, Subject};
 
@@ -59,6 +60,28 @@ fn pastry_conforms_with_other_seeds() {
         for (name, behaviour) in conformance::BEHAVIOURS {
             println!("seed {seed}: {name}");
             behaviour(&subject, seed);
+        }
+    }
+}
+
+/// Every base, tables without spares or neighbours, large and tiny leaf sets, no search, the application's metric.
+#[test]
+fn pastry_conforms_in_other_shapes() {
+    let base = |b: u8| Base::new(b).expect("1 to 8");
+    let shapes = [
+        Settings { base: base(1), ..pastry().settings },
+        Settings { base: base(3), spares: 0, ..pastry().settings },
+        Settings { base: base(8), neighbourhood: 0, ..pastry().settings },
+        Settings { leaf_set: 4, replicas: 1, ..pastry().settings },
+        Settings { leaf_set: 32, ..pastry().settings },
+        Settings { find_nearby: false, proximity_cache: 0, ..pastry().settings },
+        Settings { metric: Metric::Application, ..pastry().settings },
+    ];
+    for (shape, settings) in shapes.into_iter().enumerate() {
+        let subject = Subject { settings, ..pastry() };
+        for (name, behaviour) in conformance::BEHAVIOURS {
+            println!("shape {shape}: {name}");
+            behaviour(&subject, 1);
         }
     }
 }
