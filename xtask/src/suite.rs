@@ -35,6 +35,8 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     let start = Instant::now();
     run_steps(&STEPS, root)?;
     println!("all checks passed in {}", clock(start.elapsed()));
+    // The line that tools which count look for; each step is a check, and the first that fails ends the run.
+    println!("checks: {} passed, 0 failed", STEPS.len());
     Ok(())
 }
 
