@@ -1,14 +1,19 @@
 //! `cargo xtask fuzz`: every fuzz target for a while, from a fixed seed.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::cargo::Call;
 
-const TARGETS: &str = "fuzz/fuzz_targets";
+const MANIFEST: &str = "fuzz/Cargo.toml";
 
 /// Runs every target in turn, up to the first that finds something.
 pub(crate) fn run(root: &Path, seconds: u64) -> Result<(), String> {
-    let targets = targets(&root.join(TARGETS))?;
+    let manifest =
+        std::fs::read_to_string(root.join(MANIFEST)).map_err(|error| format!("{MANIFEST}: {error}"))?;
+    let targets = targets(&manifest);
+    if targets.is_empty() {
+        return Err(format!("{MANIFEST} names no target"));
+    }
     if !Call::new("fuzz --version").succeeds(root) {
         return Err("cargo fuzz is not installed; `cargo install cargo-fuzz` does that".into());
     }
@@ -21,20 +26,17 @@ fn call(target: &str, seconds: u64) -> Call {
     Call::new("fuzz run").args([target, "--", &time, seed]).env("RUSTC_BOOTSTRAP", "1")
 }
 
-/// Returns the names of the targets in a folder, of which there must be one.
-fn targets(folder: &Path) -> Result<Vec<String>, String> {
-    let fail = |error: std::io::Error| format!("{TARGETS}: {error}");
-    let paths = std::fs::read_dir(folder).map_err(fail)?.map(|entry| Ok(entry?.path()));
-    let names = names(&paths.collect::<Result<Vec<PathBuf>, _>>().map_err(fail)?);
-    if names.is_empty() { Err(format!("{TARGETS} holds no target")) } else { Ok(names) }
-}
-
-/// Returns the names of the sources among some files, in a fixed order.
-fn names(paths: &[PathBuf]) -> Vec<String> {
-    let sources = paths.iter().filter(|path| path.extension().is_some_and(|extension| extension == "rs"));
-    let mut names: Vec<String> =
-        sources.filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned())).collect();
-    names.sort();
+/// Returns the names of the binaries a manifest declares. Not every source beside them is one: some share code.
+fn targets(manifest: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut in_binary = false;
+    for line in manifest.lines().map(str::trim) {
+        if line.starts_with('[') {
+            in_binary = line == "[[bin]]";
+        } else if in_binary && let Some(name) = line.strip_prefix("name = ") {
+            names.push(name.trim_matches('"').to_owned());
+        }
+    }
     names
 }
 
@@ -49,10 +51,15 @@ mod tests {
     }
 
     #[test]
-    fn targets_are_the_sources_in_order_and_there_must_be_one() {
-        assert_eq!(names(&["b/wire.rs", "b/node.rs", "b/notes.md"].map(PathBuf::from)), ["node", "wire"]);
-        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-        assert_eq!(targets(here), Err("fuzz/fuzz_targets holds no target".into()));
-        assert!(targets(&here.join("nowhere")).unwrap_err().starts_with("fuzz/fuzz_targets: "));
+    fn targets_are_the_binaries_of_the_manifest() {
+        let manifest = "[package]\nname = \"fuzz\"\n[[bin]]\nname = \"wire\"\npath = \"x\"\n\n[[bin]]\nname = \"node\"\n";
+        assert_eq!(targets(manifest), ["wire", "node"]);
+        assert_eq!(targets("[package]\nname = \"fuzz\"\n"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_missing_manifest_is_named() {
+        let nowhere = Path::new(env!("CARGO_MANIFEST_DIR")).join("nowhere");
+        assert!(run(&nowhere, 1).unwrap_err().starts_with("fuzz/Cargo.toml: "));
     }
 }
