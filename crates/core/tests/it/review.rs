@@ -12,6 +12,22 @@ use kringle_core::overlay::pastry::{JoinRefusal, LeafReply, Message};
 use crate::harness::*;
 
 const ME: u32 = 0x1800_0000;
+/// A node of a large ring, with four leaves on each side.
+fn full_sides() -> Driver {
+    let settings = Settings { leaf_set: 8, replicas: 1, ..calm() };
+    let leaves = [
+        0x1801_0000,
+        0x1802_0000,
+        0x1803_0000,
+        0x1804_0000,
+        0x17ff_0000,
+        0x17fe_0000,
+        0x17fd_0000,
+        0x17fc_0000,
+    ];
+    Driver::ready(peer(ME), &leaves.map(peer), settings)
+}
+
 const NEAR: [u32; 2] = [0x1801_0000, 0x17ff_0000];
 
 #[test]
@@ -47,18 +63,7 @@ fn silence_of_an_earlier_life_does_not_bury_the_later() {
 
 #[test]
 fn nobody_is_dead_before_relays_were_asked() {
-    let settings = Settings { leaf_set: 8, replicas: 1, ..calm() };
-    let leaves = [
-        0x1801_0000,
-        0x1802_0000,
-        0x1803_0000,
-        0x1804_0000,
-        0x17ff_0000,
-        0x17fe_0000,
-        0x17fd_0000,
-        0x17fc_0000,
-    ];
-    let mut node = Driver::ready(peer(ME), &leaves.map(peer), settings);
+    let mut node = full_sides();
     let k = peer(0x1900_0000);
     node.introduce(k);
     assert!(node.knows(k) && !node.leaves().contains(&k));
@@ -334,18 +339,7 @@ fn a_liar_does_not_keep_a_side_empty() {
 
 #[test]
 fn the_leaves_a_goodbye_brings_are_probed_at_once_in_a_large_ring() {
-    let settings = Settings { leaf_set: 8, replicas: 1, ..calm() };
-    let leaves = [
-        0x1801_0000,
-        0x1802_0000,
-        0x1803_0000,
-        0x1804_0000,
-        0x17ff_0000,
-        0x17fe_0000,
-        0x17fd_0000,
-        0x17fc_0000,
-    ];
-    let mut node = Driver::ready(peer(ME), &leaves.map(peer), settings);
+    let mut node = full_sides();
     node.introduce(peer(0x8000_0000));
     let heir = peer(0x1900_0000);
     let arc: Vec<Contact> =

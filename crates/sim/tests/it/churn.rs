@@ -66,7 +66,8 @@ fn a_ring_heals_after_churn() {
 
 #[test]
 fn one_crash_among_small_leaf_sets_heals() {
-    // Seeds 3 and 51 once left a side short for good: the end of it was asked, but only for what had not been seen.
+    // Two of these once left a side short for good, for the reason `a_leaf_asked_for_repair_is_asked_for_all_its_leaves`
+    // shows directly.
     for seed in [1, 2, 3, 51] {
         let mut world = World::new(small(), seed);
         let slow = Topology::Flat { min: Duration::from_millis(50), max: Duration::from_millis(150) };
