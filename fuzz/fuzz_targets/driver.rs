@@ -322,7 +322,7 @@ impl Driver {
         match output {
             Output::Send { to, body, .. } => self.send(to, body),
             Output::Forward { to, routed } => self.send(to, Body::Routed(*routed)),
-            Output::Deliver { routed } => self.delivered.push((routed.origin, routed.serial, routed.hops)),
+            Output::Deliver { routed, .. } => self.delivered.push((routed.origin, routed.serial, routed.hops)),
             Output::SetTimer { timer, at } => {
                 self.timers.insert(timer, at);
             }
@@ -366,7 +366,7 @@ impl Driver {
         assert!(held < MEMORY_MAX, "the node holds {held} bytes: {overlay:?}, {courier} under way");
         let armed = |timers: &[Timer]| timers.iter().any(|timer| self.timers.contains_key(timer));
         match self.status() {
-            Status::Joining | Status::Waiting | Status::Isolated => {
+            Status::Joining | Status::Waiting | Status::Ok | Status::Isolated => {
                 assert!(armed(&[Timer::Join, Timer::Ask, Timer::Probe]), "a join that nothing wakes up");
             }
             Status::Ready => {

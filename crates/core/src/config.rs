@@ -19,6 +19,47 @@ pub enum Metric {
     Application,
 }
 
+/// What it takes to deliver for a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ownership {
+    /// The leaf set says so. No gap after a crash, but two nodes may deliver for one key until they know each other.
+    Hint,
+    /// An unexpired lease from the ring neighbour on the key's side: inside one connected part of the network, two
+    /// nodes never deliver for one key at the same time.
+    Lease,
+}
+
+/// A rule that keeps two nodes from delivering for one key. Tests leave one out to see that something catches it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Safeguard {
+    /// Deliver only with an unexpired lease on the key's side; become ready only with both.
+    ReadyNeedsLeases,
+    /// Help one joiner at a time.
+    OneJoiner,
+    /// A lease is for one side only.
+    Sides,
+    /// Whoever holds a lease from us stays in our leaf set until it has run out.
+    KeepGranted,
+    /// Put the asker into the leaf set before granting, and grant only if it is the neighbour.
+    AddFirst,
+    /// A node that had peers and lost them all delivers nothing.
+    Isolation,
+    /// A newcomer is granted a lease only when whoever holds it now knows the newcomer.
+    Displaced,
+    /// A lease is good only from the present neighbour, or from the one a nearer newcomer displaced.
+    CurrentNeighbour,
+    /// No lease while one side knows a node that would be the other's neighbour.
+    Agreement,
+    /// A node grants as soon as its leaf set is complete, not only when it holds leases itself.
+    GrantBeforeReady,
+    /// Answers count only while their question is open.
+    SolicitedOnly,
+    /// After a restart nothing is granted or delivered before the neighbours have told what they hold.
+    RestartWaits,
+    /// A delivery that comes after the end of the lease is not executed.
+    NotAfter,
+}
+
 /// Settings as people write them. [`Settings::check`] turns them into a [`Config`].
 ///
 /// Numbers marked *paper* come from the Pastry, Wendy or Bamboo texts, *guess* from us; none is measured yet.
@@ -47,6 +88,17 @@ pub struct Settings {
     pub proximity_cache: u16,
     /// How long such a measurement is believed. Wendy: an hour.
     pub proximity_age: Duration,
+
+    /// What it takes to deliver for a key.
+    pub ownership: Ownership,
+    /// How long a lease lasts. Shorter: a crashed node's keys are taken over sooner, more traffic between neighbours,
+    /// and a pause of this length costs ownership. Renewed three times in that span. (guess)
+    pub lease: Duration,
+    /// By how many per cent two clocks may run apart, 0 to 20. Holders count that much less, grantors that much more.
+    pub drift_percent: u8,
+
+    /// A safeguard to leave out. Only builds for testing (feature `mutants`) accept one.
+    pub without: Option<Safeguard>,
 
     /// Hops a message may take. *paper* bounds it by the number of digits plus the leaf set; this catches loops.
     pub hops_max: u8,
@@ -91,6 +143,8 @@ pub struct Settings {
     pub row_swap: Duration,
     /// How often neighbourhood sets are exchanged. (guess)
     pub neighbourhood_exchange: Duration,
+    /// How often a vanished peer, or a seed, is asked whether there is another ring. (guess)
+    pub heal: Duration,
     /// Bytes per second that background work may send on average.
     pub budget: u32,
     /// Bytes it may send at once after a quiet time.
@@ -125,14 +179,18 @@ impl Default for Settings {
             metric: Metric::RoundTrip,
             proximity_cache: 4096,
             proximity_age: Duration::from_secs(3600),
+            ownership: Ownership::Hint,
+            lease: Duration::from_secs(10),
+            drift_percent: 1,
+            without: None,
             hops_max: 64,
             hop_timeout_min: Duration::from_millis(50),
             hop_timeout_max: Duration::from_millis(500),
             hop_attempts: 40,
-            transit_max: Duration::from_secs(10),
+            transit_max: Duration::from_secs(30),
             transits: 4096,
             seen: 4096,
-            seen_for: Duration::from_secs(30),
+            seen_for: Duration::from_secs(60),
             requests: 4096,
             deadline_max: Duration::from_secs(86_400),
             payload: 64 * 1024,
@@ -145,6 +203,7 @@ impl Default for Settings {
             leaf_exchange: Duration::from_secs(30),
             row_swap: Duration::from_secs(300),
             neighbourhood_exchange: Duration::from_secs(300),
+            heal: Duration::from_secs(5),
             budget: 4096,
             budget_burst: 64 * 1024,
             find_nearby: true,
@@ -178,7 +237,7 @@ impl Settings {
 
     /// For demonstrations: 64 nodes already take several hops.
     pub fn demo() -> Settings {
-        Settings { leaf_set: 8, neighbourhood: 8, ..Settings::default() }
+        Settings { leaf_set: 8, neighbourhood: 8, lease: Duration::from_secs(1), ..Settings::default() }
     }
 
     /// For studying overlays as the papers did: exact round trips, so the nearest node always wins a cell.
@@ -212,6 +271,17 @@ impl Settings {
                 self.probe_timeout_min <= self.probe_timeout_max,
                 "probe-timeout-min",
                 "must not exceed probe-timeout-max",
+            ),
+            (
+                self.without.is_none() || cfg!(feature = "mutants"),
+                "without",
+                "is for builds made for testing",
+            ),
+            (self.drift_percent <= 20, "drift-percent", "must be at most 20"),
+            (
+                self.ownership == Ownership::Hint || self.transit_max > self.lease * 3 / 2,
+                "transit-max",
+                "must exceed one and a half leases, or messages for a crashed node are given up too early",
             ),
             (self.seen_for > self.transit_max, "seen-for", "must exceed transit-max, or copies slip through"),
             (
@@ -250,9 +320,11 @@ impl Settings {
                     self.leaf_exchange,
                     self.row_swap,
                     self.neighbourhood_exchange,
+                    self.heal,
                     self.join_timeout,
                     self.join_backoff_min,
                     self.help_timeout,
+                    self.lease / 10,
                 ]
                 .iter()
                 .all(|span| *span >= Duration::from_millis(1)),
@@ -272,6 +344,22 @@ impl Settings {
 pub struct Config(Settings);
 
 impl Config {
+    /// Says whether a safeguard is in force.
+    #[inline]
+    pub fn rule(&self, safeguard: Safeguard) -> bool {
+        !cfg!(feature = "mutants") || self.without != Some(safeguard)
+    }
+
+    /// Returns how long the holder of a lease may rely on it, counted from sending the request.
+    pub fn lease_held(&self) -> Duration {
+        self.lease * u32::from(100 - self.drift_percent) / 100
+    }
+
+    /// Returns how long the grantor of a lease is bound by it, counted from receiving the request.
+    pub fn lease_granted(&self) -> Duration {
+        self.lease * u32::from(100 + self.drift_percent) / 100
+    }
+
     /// Returns the members on one side of the leaf set.
     pub fn leaf_side(&self) -> usize {
         usize::from(self.leaf_set / 2)

@@ -108,7 +108,14 @@ impl Courier {
             known = None;
         }
         let room = known.is_some() || self.transits.len() < usize::from(cx.config.transits);
-        let taken = room && matches!(overlay.status(), Status::Ready | Status::Waiting);
+        let join = matches!(routed.payload, Payload::Join(_));
+        let taken = room
+            && match overlay.status() {
+                Status::Ready | Status::Ok | Status::Waiting => true,
+                // Whoever looks for its ring may be found by another who does.
+                Status::Isolated => join,
+                Status::Out | Status::Joining | Status::Leaving => false,
+            };
         let better = match routed.stage {
             Stage::Prefix if taken => overlay.better_hop(from.id, routed.key),
             _ => None,
@@ -153,12 +160,14 @@ impl Courier {
         // A joiner that is still in somebody's tables from an earlier life must not be asked for itself.
         let ignore = matches!(routed.payload, Payload::Join(_)).then_some(routed.origin.id);
         match overlay.next_hop(routed.key, routed.stage, &transit.tried, ignore) {
-            NextHop::Here => self.deliver(transit.routed, overlay, cx),
+            NextHop::Here if ignore.is_some() || overlay.entitled(cx.now, cx.config).is_some() => {
+                self.deliver(transit.routed, overlay, cx)
+            }
             NextHop::Peer(to, rule) => {
                 self.send(transit, to, rule, false, overlay, cx);
                 None
             }
-            NextHop::Wait | NextHop::NotReady => {
+            NextHop::Here | NextHop::Wait | NextHop::NotReady => {
                 if !matches!(transit.state, State::Held { .. }) {
                     cx.note(Note::Held);
                 }
@@ -231,7 +240,8 @@ impl Courier {
             Payload::App(_) => {
                 if self.remember(routed.origin.id, routed.serial, cx) {
                     cx.note(Note::Delivered);
-                    cx.out.push(Output::Deliver { routed: Box::new(routed) });
+                    let not_after = overlay.entitled(cx.now, cx.config).filter(|_| overlay.has_leases());
+                    cx.out.push(Output::Deliver { routed: Box::new(routed), not_after });
                 } else {
                     cx.note(Note::Duplicate);
                 }
@@ -262,6 +272,21 @@ impl Courier {
             order.push_back((cx.now, origin, serial));
         }
         new
+    }
+
+    /// A delivery came too late: the message is looked after again.
+    pub(crate) fn refused(
+        &mut self,
+        routed: Routed,
+        overlay: &mut AnyOverlay,
+        cx: &mut Ctx<'_>,
+    ) -> Option<Ended> {
+        cx.note(Note::DeliverRefused);
+        if let Some(Seen { set, order }) = self.seen.as_deref_mut() {
+            set.remove(&(routed.origin.id, routed.serial));
+            order.retain(|(_, origin, serial)| (*origin, *serial) != (routed.origin.id, routed.serial));
+        }
+        self.accept(routed, overlay, cx)
     }
 
     /// Tells the origin how its message ended. Nobody is told about the overlay's own messages, which have their own

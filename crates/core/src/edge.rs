@@ -160,6 +160,11 @@ pub enum Input {
         /// The reply, if any. One larger than a message may be is refused, and the origin gets none.
         bytes: Option<Vec<u8>>,
     },
+    /// An [`Output::Deliver`] came too late to be executed.
+    DeliverRefused {
+        /// The message, back again.
+        routed: Box<Routed>,
+    },
     /// The application's metric for a peer, asked for by [`Output::Measure`].
     Measured {
         /// The peer.
@@ -238,6 +243,9 @@ pub enum Output {
     Deliver {
         /// The message.
         routed: Box<Routed>,
+        /// Read the clock right before the call. If it is later than this, the node may no longer be the owner: do not
+        /// call, report [`Input::DeliverRefused`].
+        not_after: Option<Time>,
     },
     /// Measure how near a peer is by the application's metric, then report with [`Input::Measured`].
     Measure {
@@ -301,6 +309,10 @@ kinds! {
         RowSwap = "row-swap",
         /// Time to exchange neighbourhood sets.
         Neighbourhood = "neighbourhood",
+        /// A lease is to be renewed, or runs out.
+        Lease = "lease",
+        /// Time to look for a ring we may have been cut off from.
+        Heal = "heal",
         /// Messages in hand have had their chance: leave.
         Leave = "leave",
     }
@@ -436,6 +448,24 @@ pub enum Note {
     Isolated,
     /// Background work was put off to stay within the traffic budget.
     BudgetSpent,
+    /// A neighbour granted a lease.
+    LeaseGranted,
+    /// A neighbour refused a lease: it has a nearer one, or is bound by another.
+    LeaseRefused,
+    /// A lease ran out, or its grantor is gone.
+    LeaseLost,
+    /// Somebody nearer than the grantor of a lease has come; the grantor was told.
+    LeaseDisplaced,
+    /// The holder of a lease was asked whether it knows a newcomer that wants it.
+    LeaseRecalled,
+    /// A peer found dead stays in the leaf set until the lease it holds from us has run out.
+    KeptDead(Contact),
+    /// A delivery came too late and was taken back.
+    DeliverRefused,
+    /// A vanished peer was asked for its ring.
+    HealAsked,
+    /// A vanished peer's ring answered.
+    HealAnswered,
 }
 
 kinds! {
@@ -541,6 +571,24 @@ kinds! {
         Isolated = "isolated",
         /// [`Note::BudgetSpent`]
         BudgetSpent = "budget-spent",
+        /// [`Note::LeaseGranted`]
+        LeaseGranted = "lease-granted",
+        /// [`Note::LeaseRefused`]
+        LeaseRefused = "lease-refused",
+        /// [`Note::LeaseLost`]
+        LeaseLost = "lease-lost",
+        /// [`Note::LeaseDisplaced`]
+        LeaseDisplaced = "lease-displaced",
+        /// [`Note::LeaseRecalled`]
+        LeaseRecalled = "lease-recalled",
+        /// [`Note::KeptDead`]
+        KeptDead = "kept-dead",
+        /// [`Note::DeliverRefused`]
+        DeliverRefused = "deliver-refused",
+        /// [`Note::HealAsked`]
+        HealAsked = "heal-asked",
+        /// [`Note::HealAnswered`]
+        HealAnswered = "heal-answered",
     }
 }
 
@@ -579,6 +627,15 @@ impl Note {
             Note::LeafSought => NoteKind::LeafSought,
             Note::Isolated => NoteKind::Isolated,
             Note::BudgetSpent => NoteKind::BudgetSpent,
+            Note::LeaseGranted => NoteKind::LeaseGranted,
+            Note::LeaseRefused => NoteKind::LeaseRefused,
+            Note::LeaseLost => NoteKind::LeaseLost,
+            Note::LeaseDisplaced => NoteKind::LeaseDisplaced,
+            Note::LeaseRecalled => NoteKind::LeaseRecalled,
+            Note::KeptDead(_) => NoteKind::KeptDead,
+            Note::DeliverRefused => NoteKind::DeliverRefused,
+            Note::HealAsked => NoteKind::HealAsked,
+            Note::HealAnswered => NoteKind::HealAnswered,
         }
     }
 }

@@ -222,6 +222,14 @@ kinds! {
         Goodbye = "goodbye",
         /// [`pastry::Message::Obituary`]
         Obituary = "obituary",
+        /// [`pastry::Message::LeaseRequest`]
+        LeaseRequest = "lease-request",
+        /// [`pastry::Message::LeaseReply`]
+        LeaseReply = "lease-reply",
+        /// [`pastry::Message::LeaseRecall`]
+        LeaseRecall = "lease-recall",
+        /// [`pastry::Message::LeaseReturn`]
+        LeaseReturn = "lease-return",
         /// The stand-in overlay's message.
         Echo = "echo",
     }
@@ -255,6 +263,10 @@ impl Body {
             Body::Pastry(P::StateReply(_)) => BodyKind::StateReply,
             Body::Pastry(P::Goodbye(_)) => BodyKind::Goodbye,
             Body::Pastry(P::Obituary(_)) => BodyKind::Obituary,
+            Body::Pastry(P::LeaseRequest(_)) => BodyKind::LeaseRequest,
+            Body::Pastry(P::LeaseReply(_)) => BodyKind::LeaseReply,
+            Body::Pastry(P::LeaseRecall(_)) => BodyKind::LeaseRecall,
+            Body::Pastry(P::LeaseReturn { .. }) => BodyKind::LeaseReturn,
             #[cfg(any(test, feature = "fake"))]
             Body::Echo(_) => BodyKind::Echo,
         }

@@ -74,6 +74,10 @@ impl Node {
                 let ended = self.courier.send_receipt(receipt, &self.overlay, cx);
                 self.end_all(ended, cx);
             }
+            Input::DeliverRefused { routed } => {
+                let ended = self.courier.refused(*routed, &mut self.overlay, cx);
+                self.end_all(ended, cx);
+            }
             Input::Measured { peer, proximity } => self.overlay.on_measured(peer, proximity, cx),
         }
         self.react(cx);
@@ -266,6 +270,11 @@ impl Node {
     #[inline]
     pub fn next_hop(&self, key: Key) -> NextHop {
         self.overlay.next_hop(key, Stage::Prefix, &[], None)
+    }
+
+    /// Says whether this node would deliver a key right now: it is the nearest it knows of, and entitled to.
+    pub fn delivers(&self, key: Key, now: Time, config: &Config) -> bool {
+        self.next_hop(key) == NextHop::Here && self.overlay.entitled(now, config).is_some()
     }
 
     /// Returns the `n` nodes that should hold a key, nearest first, as far as this node can tell.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use kringle_core::config::{Config, Settings};
+use kringle_core::config::{Config, Safeguard, Settings};
 use kringle_core::contact::{Addr, Contact, Proximity};
 use kringle_core::dice::{Dice, SeededDice};
 use kringle_core::edge::{
@@ -62,6 +62,8 @@ struct Slot {
     /// Counts crashes and restarts: what was meant for an earlier life does not arrive.
     life: u32,
     timers: [Time; Timer::ALL.len()],
+    /// Nothing is handed to a paused node; what arrives waits.
+    paused: Option<Vec<Input>>,
 }
 
 /// Names of independent streams of chance within one seed.
@@ -184,7 +186,14 @@ impl World {
         let contact = Contact::new(id, 1, Addr(index));
         let node = Some((self.make)(id, 1, contact.addr, &self.config));
         let dice = SeededDice::derive(self.seed, index.into());
-        self.slots.push(Slot { node, contact, dice, life: 0, timers: [NEVER; Timer::ALL.len()] });
+        self.slots.push(Slot {
+            node,
+            contact,
+            dice,
+            life: 0,
+            timers: [NEVER; Timer::ALL.len()],
+            paused: None,
+        });
         index
     }
 
@@ -230,6 +239,7 @@ impl World {
         slot.node = None;
         slot.life += 1;
         slot.timers = [NEVER; Timer::ALL.len()];
+        slot.paused = None;
         self.connections.retain(|(a, b)| *a != node && *b != node);
     }
 
@@ -240,6 +250,24 @@ impl World {
         slot.contact.incarnation += 1;
         let Contact { id, incarnation, addr } = slot.contact;
         slot.node = Some((self.make)(id, incarnation, addr, &self.config));
+    }
+
+    /// Stops a node in its tracks, as SIGSTOP does: it neither hears nor acts, and does not know.
+    pub fn pause(&mut self, node: u32) {
+        self.slots[node as usize].paused.get_or_insert_default();
+    }
+
+    /// Lets a paused node go on: first its timers that came due, then what has arrived.
+    pub fn resume(&mut self, node: u32) {
+        let Some(arrived) = self.slots[node as usize].paused.take() else { return };
+        let life = self.slots[node as usize].life;
+        while let Some(timer) = self.due_timer(node, life) {
+            self.slots[node as usize].timers[timer as usize] = NEVER;
+            self.input(node, Input::Timer(timer));
+        }
+        for input in arrived {
+            self.input(node, input);
+        }
     }
 
     /// Gives a command to a node, now. Returns the number its answer will carry.
@@ -300,7 +328,13 @@ impl World {
         match output {
             Output::Send { to, body, dial } => self.send(node, to, body, dial),
             Output::Forward { to, routed } => self.forward(node, to, *routed),
-            Output::Deliver { routed } => self.deliver(node, *routed),
+            Output::Deliver { routed, not_after } => {
+                if not_after.is_some_and(|end| self.now > end) && self.config.rule(Safeguard::NotAfter) {
+                    self.later(node, Input::DeliverRefused { routed });
+                } else {
+                    self.deliver(node, *routed);
+                }
+            }
             Output::Measure { peer } => {
                 let round_trip = self.network.delay(node, peer.addr.0) * 2;
                 let proximity = Proximity(round_trip.as_micros() as u32);
@@ -409,13 +443,18 @@ impl World {
             Happening::Stop => return false,
             Happening::Fires { node, life, timer } => {
                 let slot = &mut self.slots[node as usize];
-                if slot.life == life && slot.timers[timer as usize] == at {
+                if slot.paused.is_none() && slot.life == life && slot.timers[timer as usize] == at {
                     slot.timers[timer as usize] = NEVER;
                     self.mix(&[2, u64::from(node), timer as u64]);
                     self.input(node, Input::Timer(timer));
                 }
             }
             Happening::Arrives { to, life, input } => {
+                let slot = &mut self.slots[to as usize];
+                if let Some(arrived) = slot.paused.as_mut().filter(|_| slot.life == life) {
+                    arrived.push(input);
+                    return true;
+                }
                 // The contract of the edge: due timers before any other input.
                 while let Some(timer) = self.due_timer(to, life) {
                     self.slots[to as usize].timers[timer as usize] = NEVER;
@@ -446,6 +485,14 @@ impl World {
     pub fn run_for(&mut self, span: Duration) {
         self.queue.push(self.now.after(span), Happening::Stop);
         while self.step() {}
+    }
+
+    /// Lets time pass and looks at the world after every event.
+    pub fn run_watched(&mut self, span: Duration, mut watch: impl FnMut(&World)) {
+        self.queue.push(self.now.after(span), Happening::Stop);
+        while self.step() {
+            watch(self);
+        }
     }
 
     /// Lets time pass in steps until a condition holds, and says whether it came to hold within `most`.

@@ -3,11 +3,13 @@
 use alloc::vec::Vec;
 
 use super::{Memory, NextHop, Overlay, Status};
+use crate::config::Config;
 use crate::contact::{Contact, Proximity};
 use crate::edge::{Ctx, Event, Output, Refusal, Reply, RequestId, Timer};
 use crate::id::{Key, NodeId};
 use crate::message::{Body, HopAck, Routed, Stage};
 use crate::range::IdRange;
+use crate::time::Time;
 
 /// Echoes until a count runs out.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -46,6 +48,14 @@ impl Overlay for Echo {
 
     fn next_hop(&self, _: Key, _: Stage, _: &[NodeId], _: Option<NodeId>) -> NextHop {
         if self.status == Status::Ready { NextHop::Here } else { NextHop::NotReady }
+    }
+
+    fn entitled(&self, _: Time, _: &Config) -> Option<Time> {
+        Some(Time::from_micros(u64::MAX))
+    }
+
+    fn has_leases(&self) -> bool {
+        false
     }
 
     fn replicas(&self, _: Key, n: usize) -> Vec<Contact> {

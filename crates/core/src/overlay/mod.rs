@@ -12,11 +12,13 @@ pub mod proximity;
 
 use alloc::vec::Vec;
 
+use crate::config::Config;
 use crate::contact::{Contact, Proximity};
 use crate::edge::{Ctx, RequestId, Timer};
 use crate::id::{Key, NodeId};
 use crate::message::{Body, HopAck, Routed, Rule, Stage};
 use crate::range::IdRange;
+use crate::time::Time;
 
 /// How far a node has come into a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,6 +29,8 @@ pub enum Status {
     Joining,
     /// Has its place and makes itself known to its neighbours. Messages that come early are kept.
     Waiting,
+    /// Its neighbours know it; it waits for their leases.
+    Ok,
     /// Part of the ring; delivers for its range.
     Ready,
     /// Said goodbye; passes on what it has in hand.
@@ -59,6 +63,12 @@ pub trait Overlay {
     /// Decides where a message goes. Nodes in `avoid`, and those the overlay itself doubts, are left out; a node
     /// equal to `ignore` is treated as if it were not known at all.
     fn next_hop(&self, key: Key, stage: Stage, avoid: &[NodeId], ignore: Option<NodeId>) -> NextHop;
+
+    /// Says until when this node may deliver keys that are [`NextHop::Here`]; `None`: not now.
+    fn entitled(&self, now: Time, config: &Config) -> Option<Time>;
+
+    /// Says whether delivering depends on time at all.
+    fn has_leases(&self) -> bool;
 
     /// Returns the `n` nodes that should hold a key, nearest first, as far as this node can tell.
     fn replicas(&self, key: Key, n: usize) -> Vec<Contact>;
@@ -217,6 +227,14 @@ impl Overlay for AnyOverlay {
     #[inline]
     fn next_hop(&self, key: Key, stage: Stage, avoid: &[NodeId], ignore: Option<NodeId>) -> NextHop {
         each!(self, o => o.next_hop(key, stage, avoid, ignore))
+    }
+
+    fn entitled(&self, now: Time, config: &Config) -> Option<Time> {
+        each!(self, o => o.entitled(now, config))
+    }
+
+    fn has_leases(&self) -> bool {
+        each!(self, o => o.has_leases())
     }
 
     fn replicas(&self, key: Key, n: usize) -> Vec<Contact> {

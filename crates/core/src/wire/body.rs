@@ -12,8 +12,8 @@ use crate::contact::{Contact, Proximity};
 use crate::id::Id;
 use crate::message::{App, Body, BodyKind, Hop, HopAck, Outcome, Payload, Receipt, Routed, Rule, Stage};
 use crate::overlay::pastry::{
-    Announce, Join, JoinRefusal, JoinReply, LeafProbe, LeafReply, Message, Race, StateReply, StateRequest,
-    Versions, What,
+    Announce, Flank, Join, JoinRefusal, JoinReply, LeafProbe, LeafReply, LeaseRecall, LeaseReply,
+    LeaseRequest, Message, Race, StateReply, StateRequest, Versions, What,
 };
 
 /// Fields a body may have, known and unknown.
@@ -51,6 +51,8 @@ const PROXIMITY: u8 = 22;
 const ROUND: u8 = 23;
 const WHAT: u8 = 24;
 const TARGET_ID: u8 = 25;
+const HOLDS: u8 = 26;
+const SIDE: u8 = 27;
 
 /// Appends the body and returns the number for the header.
 pub(super) fn encode(body: &Body, book: &dyn AddressBook, out: &mut Vec<u8>) -> u32 {
@@ -259,6 +261,29 @@ impl Writer<'_> {
                 self.contacts(LEAVES, leaves);
                 0
             }
+            Message::LeaseRequest(request) => {
+                self.number(SIDE, (request.side == Flank::Right).into());
+                self.number(HOLDS, request.holds);
+                self.contacts(LEAVES, &request.leaves);
+                request.nonce
+            }
+            Message::LeaseReply(reply) => {
+                self.number(TAKEN, reply.granted.into());
+                self.number(HOLDS, reply.holds);
+                self.contacts(LEAVES, &reply.leaves);
+                reply.nonce
+            }
+            Message::LeaseRecall(recall) => {
+                self.number(SIDE, (recall.side == Flank::Right).into());
+                self.contacts(TARGET, &[recall.nearer]);
+                recall.nonce
+            }
+            Message::LeaseReturn { nonce, nearer } => {
+                if let Some(nearer) = nearer {
+                    self.bytes(TARGET_ID, &nearer.to_bytes());
+                }
+                *nonce
+            }
             Message::Obituary(dead) => {
                 self.contacts(TARGET, &[*dead]);
                 0
@@ -337,6 +362,14 @@ impl<'b> Fields<'b> {
 
     fn versions(&self, field: u8) -> Result<Versions, DecodeError> {
         versions_from(self.bytes(field)?).ok_or(DecodeError::Malformed)
+    }
+
+    fn flank(&self) -> Result<Flank, DecodeError> {
+        match self.number(SIDE)? {
+            0 => Ok(Flank::Left),
+            1 => Ok(Flank::Right),
+            _ => Err(DecodeError::Malformed),
+        }
     }
 
     fn what(&self) -> Result<What, DecodeError> {
@@ -496,6 +529,24 @@ pub(super) fn decode(
             pastry(Message::StateReply(Box::new(StateReply { nonce: request, what, contacts })))
         }
         BodyKind::Goodbye => pastry(Message::Goodbye(Box::new(fields.list(LEAVES)?.contacts(book)))),
+        BodyKind::LeaseRequest => {
+            let (side, holds) = (fields.flank()?, fields.number(HOLDS)?);
+            let leaves = fields.list(LEAVES)?.contacts(book);
+            pastry(Message::LeaseRequest(Box::new(LeaseRequest { nonce: request, side, holds, leaves })))
+        }
+        BodyKind::LeaseReply => {
+            let (granted, holds) = (fields.number(TAKEN)? != 0, fields.number(HOLDS)?);
+            let leaves = fields.list(LEAVES)?.contacts(book);
+            pastry(Message::LeaseReply(Box::new(LeaseReply { nonce: request, granted, holds, leaves })))
+        }
+        BodyKind::LeaseRecall => {
+            let (side, nearer) = (fields.flank()?, first(fields.one(TARGET)?, book)?);
+            pastry(Message::LeaseRecall(Box::new(LeaseRecall { nonce: request, side, nearer })))
+        }
+        BodyKind::LeaseReturn => {
+            let nearer = fields.optional(TARGET_ID).map(|_| fields.id(TARGET_ID)).transpose()?;
+            pastry(Message::LeaseReturn { nonce: request, nearer })
+        }
         BodyKind::Obituary => pastry(Message::Obituary(first(fields.one(TARGET)?, book)?)),
         #[cfg(any(test, feature = "fake"))]
         BodyKind::Echo => Ok(Body::Echo(request)),

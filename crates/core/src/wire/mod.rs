@@ -227,6 +227,10 @@ const fn code(kind: BodyKind) -> u8 {
         BodyKind::StateReply => 23,
         BodyKind::Goodbye => 24,
         BodyKind::Obituary => 25,
+        BodyKind::LeaseRequest => 26,
+        BodyKind::LeaseReply => 27,
+        BodyKind::LeaseRecall => 28,
+        BodyKind::LeaseReturn => 29,
         BodyKind::Echo => 255,
     }
 }

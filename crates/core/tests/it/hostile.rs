@@ -6,7 +6,8 @@ use kringle_core::message::{Body, BodyKind, Hop, HopAck, Outcome, Payload, Recei
 use kringle_core::node::Node;
 use kringle_core::overlay::Status;
 use kringle_core::overlay::pastry::{
-    Announce, Join, JoinRefusal, JoinReply, LeafProbe, LeafReply, Message, Race, StateRequest, Versions, What,
+    Announce, Flank, Join, JoinRefusal, JoinReply, LeafProbe, LeafReply, LeaseRecall, LeaseReply,
+    LeaseRequest, Message, Race, StateRequest, Versions, What,
 };
 
 use crate::harness::*;
@@ -35,8 +36,17 @@ fn samples(named: &[Contact]) -> Vec<Body> {
         Message::Race(Box::new(Race { versions, round: 0, contacts: contacts.clone() })),
         request(1, What::LeafSet, &contacts),
         reply(1, What::LeafSet, &contacts),
-        Message::Goodbye(Box::new(contacts)),
+        Message::Goodbye(Box::new(contacts.clone())),
         Message::Obituary(target),
+        Message::LeaseRequest(Box::new(LeaseRequest {
+            nonce: 1,
+            side: Flank::Left,
+            holds: 1,
+            leaves: contacts.clone(),
+        })),
+        Message::LeaseReply(Box::new(LeaseReply { nonce: 1, granted: true, holds: 1, leaves: contacts })),
+        Message::LeaseRecall(Box::new(LeaseRecall { nonce: 1, side: Flank::Left, nearer: target })),
+        Message::LeaseReturn { nonce: 1, nearer: None },
     ];
     let mut bodies = vec![
         routed(Payload::Lookup),
@@ -86,7 +96,12 @@ fn expected(kind: BodyKind) -> Expected {
         | BodyKind::LeafReply
         | BodyKind::Race
         | BodyKind::StateReply
-        | BodyKind::Goodbye => Refused(Refusal::Unsolicited),
+        | BodyKind::Goodbye
+        | BodyKind::LeaseReply
+        | BodyKind::LeaseRecall
+        | BodyKind::LeaseReturn => Refused(Refusal::Unsolicited),
+        // These nodes go by hints.
+        BodyKind::LeaseRequest => Refused(Refusal::NotJoined),
         BodyKind::Echo => unreachable!("belongs to the stand-in overlay"),
     }
 }

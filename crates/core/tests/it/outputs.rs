@@ -139,7 +139,7 @@ pub(crate) fn replies(outputs: &[Output]) -> Vec<(u64, Result<Reply, Failure>)> 
 /// The messages given to the application.
 pub(crate) fn delivered(outputs: &[Output]) -> Vec<Routed> {
     let routed = |output: &Output| match output {
-        Output::Deliver { routed } => Some(Routed::clone(routed)),
+        Output::Deliver { routed, .. } => Some(Routed::clone(routed)),
         _ => None,
     };
     outputs.iter().filter_map(routed).collect()

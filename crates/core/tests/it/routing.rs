@@ -33,7 +33,7 @@ fn a_message_for_this_node_is_delivered_and_the_answer_goes_to_its_origin() {
     let message = app_from(peer(ORIGIN), key(0x1100_0000), 5);
     let outputs = node.hear(peer(RIGHT), Body::Routed(message.clone()));
     let acknowledged = Output::Send { to: peer(RIGHT), body: ack(5), dial: Dial::IfNeeded };
-    let deliver = Output::Deliver { routed: Box::new(message) };
+    let deliver = Output::Deliver { routed: Box::new(message), not_after: None };
     assert_eq!(outputs, [acknowledged, Output::Note(Note::Delivered), deliver]);
     for bytes in [Some(b"answer".to_vec()), None] {
         let answer = Input::Answer { to: peer(ORIGIN), serial: 5, hops: 1, bytes: bytes.clone() };

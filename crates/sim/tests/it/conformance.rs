@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kringle_core::config::{Metric, Settings};
+use kringle_core::config::{Metric, Ownership, Settings};
 use kringle_core::id::Base;
 use kringle_core::node::Node;
 use kringle_sim::conformance::{self, Subject};
@@ -13,10 +13,32 @@ fn pastry() -> Subject {
         leaf_exchange: Duration::from_secs(10),
         row_swap: Duration::from_secs(20),
         neighbourhood_exchange: Duration::from_secs(30),
+        transit_max: Duration::from_secs(10),
+        seen_for: Duration::from_secs(30),
         ..Settings::demo()
     };
-    // `echo` is the stand-in overlay's.
-    Subject { name: "pastry", make: Node::pastry, settings, impossible: &["echo"] }
+    // `echo` is the stand-in overlay's; without leases nothing is leased.
+    let impossible = &[
+        "echo",
+        "lease-request",
+        "lease-reply",
+        "lease-granted",
+        "lease-refused",
+        "lease-lost",
+        "kept-dead",
+        "deliver-refused",
+    ];
+    Subject { name: "pastry", make: Node::pastry, settings, impossible }
+}
+
+fn pastry_with_leases() -> Subject {
+    let settings = Settings { ownership: Ownership::Lease, ..pastry().settings };
+    Subject { name: "pastry with leases", settings, impossible: &["echo", "deliver-refused"], ..pastry() }
+}
+
+#[test]
+fn pastry_with_leases_conforms() {
+    conformance::run(&pastry_with_leases(), 1);
 }
 
 #[test]

@@ -3,5 +3,6 @@
 mod churn;
 mod conformance;
 mod determinism;
+mod leases;
 mod locality;
 mod wendy;

@@ -22,7 +22,7 @@ impl Pastry {
     pub(super) fn consider(&mut self, contact: Contact, source: Source, why: Why, cx: &mut Ctx<'_>) {
         let known = self.router.get(contact.id);
         let is_me = contact.id == self.router.me().id;
-        if is_me || !matches!(self.status, Status::Ready | Status::Waiting) {
+        if is_me || !self.is_member() {
             return;
         }
         if self.router.leaf_set().wants(contact.id, source) && self.outlook(contact.id, cx) {
@@ -139,6 +139,7 @@ impl Pastry {
             cx.out.raise(Event::PeerUp(peer));
             cx.out.raise(Event::NeighboursChanged);
             self.report_range(cx);
+            self.review_leases(cx);
         }
         self.settle_forgotten(cx);
     }

@@ -15,7 +15,7 @@ use super::{
     Announce, Ask, AskFor, Join, JoinRefusal, JoinReply, Message, Pastry, Race, SEEDS_MAX, StateReply,
     Versions, What,
 };
-use crate::config::Metric;
+use crate::config::{Metric, Safeguard};
 use crate::contact::{Contact, Proximity};
 use crate::edge::{Ctx, Failure, Note, Output, Refusal, Reply, RequestId, Timer};
 use crate::id::NodeId;
@@ -66,6 +66,8 @@ enum Phase {
     Asked,
     /// The leaf set is being probed.
     Probing,
+    /// All leaves know us; leases may be missing.
+    Done,
 }
 
 /// The search for a nearby node: at each step the nodes the current one knows are measured, and the nearest is next.
@@ -107,6 +109,7 @@ impl Pastry {
         self.seeds = seeds;
         self.next_nonce = cx.dice.roll() as Nonce;
         self.prober.seed(cx);
+        self.start_leases(cx);
         self.begin(Some(request), Status::Joining, cx);
     }
 
@@ -132,12 +135,39 @@ impl Pastry {
     /// The last peer is gone. A node with seeds looks for its ring; one that never had any is a ring of one again.
     pub(super) fn lose_everybody(&mut self, cx: &mut Ctx<'_>) {
         cx.note(Note::Isolated);
-        if self.seeds.is_empty() {
+        self.drop_leases();
+        let isolates = self.leases.is_some() && self.had_peers && cx.config.rule(Safeguard::Isolation);
+        if isolates {
+            // Whoever was there last is the best bet; seeds come after.
+            let seeds = core::mem::take(&mut self.seeds);
+            let gone = self.gone.iter().rev().map(|(gone, _)| *gone);
+            let mut all: Vec<Contact> = Vec::new();
+            for contact in gone.take(SEEDS_MAX / 2).chain(seeds) {
+                if !all.iter().any(|known| known.id == contact.id) && all.len() < SEEDS_MAX {
+                    all.push(contact);
+                }
+            }
+            self.seeds = all;
+        }
+        if self.seeds.is_empty() || self.leases.is_some() && !isolates {
+            self.had_peers = false;
             let side = cx.config.leaf_side();
             self.router.reset_leaf_set(LeafSet::new(self.me().id, side));
             self.report_range(cx);
         } else {
             self.begin(None, Status::Isolated, cx);
+        }
+    }
+
+    /// Somebody takes us for its neighbour while we are looking for anybody: together we are a ring.
+    pub(super) fn end_isolation(&mut self, cx: &mut Ctx<'_>) {
+        if let Some(joining) = &mut self.joining {
+            joining.phase = Phase::Done;
+            self.drop_search();
+            let side = cx.config.leaf_side();
+            self.router.reset_leaf_set(LeafSet::new(self.me().id, side));
+            self.set_status(Status::Ok, cx);
+            cx.set_timer(Timer::Join, cx.config.lease_granted() * 2);
         }
     }
 
@@ -237,10 +267,7 @@ impl Pastry {
         joining.phase = Phase::Asked;
         joining.asked = Some((via.id, hop));
         let nonce = joining.nonce;
-        let join = Join { nonce, rows_done: 0, path: Vec::new(), contacts: Vec::new() };
-        let payload = Payload::Join(Box::new(join));
-        let routed = Routed { key: me.id, origin: me, payload, serial, hop, hops: 1, stage: Stage::Prefix };
-        cx.send(via, Body::Routed(routed));
+        cx.send(via, Body::Routed(own_join(me, nonce, serial, hop)));
         cx.set_timer(Timer::Join, cx.config.join_timeout);
     }
 
@@ -256,13 +283,16 @@ impl Pastry {
     }
 
     pub(super) fn handle_join_reply(&mut self, from: Contact, reply: JoinReply, cx: &mut Ctx<'_>) {
+        if self.healing.as_ref().is_some_and(|healing| healing.nonce == reply.join.nonce) {
+            return self.heal_answered(from, reply, cx);
+        }
         let JoinReply { join, whole, leaves, versions } = reply;
         let waiting = self.joining.as_mut().filter(|joining| joining.nonce == join.nonce);
         let Some(joining) = waiting else { return cx.refuse(Refusal::Unsolicited) };
         if joining.helpers.len() < HELPERS_MAX && !joining.helpers.contains(&from) {
             joining.helpers.push(from);
         }
-        if joining.phase == Phase::Probing {
+        if matches!(joining.phase, Phase::Probing | Phase::Done) {
             return;
         }
         joining.phase = Phase::Probing;
@@ -324,6 +354,17 @@ impl Pastry {
         if self.router.leaf_set().is_empty() {
             return self.join_failed(cx);
         }
+        if let Some(joining) = &mut self.joining {
+            joining.phase = Phase::Done;
+        }
+        self.set_status(Status::Ok, cx);
+        cx.set_timer(Timer::Join, cx.config.lease_granted() * 2);
+        self.become_ready(cx);
+        self.seek_leases(cx);
+    }
+
+    /// Nothing is missing any more.
+    pub(super) fn finish_join(&mut self, cx: &mut Ctx<'_>) {
         let request = self.joining.as_ref().and_then(|joining| joining.request);
         let helpers = self.joining.as_ref().map(|joining| joining.helpers.clone()).unwrap_or_default();
         self.set_status_ready(cx);
@@ -361,7 +402,7 @@ impl Pastry {
 
     /// Pauses, longer each time, and starts over.
     pub(super) fn join_failed(&mut self, cx: &mut Ctx<'_>) {
-        if self.status == Status::Waiting {
+        if matches!(self.status, Status::Waiting | Status::Ok) {
             self.set_status(Status::Joining, cx);
         }
         let Some(joining) = &mut self.joining else { return };
@@ -437,7 +478,8 @@ impl Pastry {
         let most = usize::from(cx.config.help_queue);
         let helping =
             self.helping.get_or_insert_with(|| Box::new(Helping { joiner: None, queue: VecDeque::new() }));
-        if helping.joiner.is_some_and(|current| current.id != joiner.id) {
+        let one = cx.config.rule(Safeguard::OneJoiner);
+        if one && helping.joiner.is_some_and(|current| current.id != joiner.id) {
             helping.queue.retain(|waiting| waiting.origin.id != joiner.id);
             if helping.queue.len() >= most {
                 return refuse(JoinRefusal::Busy, cx);
@@ -453,8 +495,9 @@ impl Pastry {
         join.contacts.sort_unstable_by_key(|contact| contact.id);
         join.contacts.dedup_by_key(|contact| contact.id);
         let leaf_set = self.router.leaf_set();
+        let alone = self.status == Status::Isolated;
         let leaves = leaf_set.arc().into_iter().filter(|contact| contact.id != joiner.id).collect();
-        let (whole, versions) = (leaf_set.is_whole(), self.router.versions());
+        let (whole, versions) = (leaf_set.is_whole() || alone, self.router.versions());
         let reply = JoinReply { join, whole, leaves, versions };
         cx.send(joiner, Body::Pastry(Message::JoinReply(Box::new(reply))));
     }
@@ -514,4 +557,11 @@ impl Pastry {
         let race = Race { versions: self.router.versions(), round: announce.round, contacts };
         cx.send(from, Body::Pastry(Message::Race(Box::new(race))));
     }
+}
+
+/// A fresh join, on its way to the first hop.
+pub(super) fn own_join(me: Contact, nonce: Nonce, serial: u32, hop: Nonce) -> Routed {
+    let join = Join { nonce, rows_done: 0, path: Vec::new(), contacts: Vec::new() };
+    let payload = Payload::Join(Box::new(join));
+    Routed { key: me.id, origin: me, payload, serial, hop, hops: 1, stage: Stage::Prefix }
 }

@@ -2,10 +2,15 @@
 //! jittered, all of it stays within a budget of bytes.
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
-use super::{AskFor, Pastry, What};
-use crate::edge::{Ctx, Note, Timer};
+use super::join::own_join;
+use super::leaf_set::Source;
+use super::{AskFor, JoinReply, Pastry, What};
+use crate::contact::Contact;
+use crate::edge::{Ctx, Note, Refusal, Timer};
 use crate::id::NodeId;
+use crate::message::{Body, HopAck, Nonce};
 use crate::overlay::Status;
 use crate::overlay::probe::Why;
 use crate::time::Time;
@@ -56,7 +61,9 @@ fn cost(contacts: usize) -> u32 {
 
 impl Pastry {
     pub(super) fn start_maintenance(&mut self, cx: &mut Ctx<'_>) {
-        for timer in [Timer::Heartbeat, Timer::LeafExchange, Timer::RowSwap, Timer::Neighbourhood] {
+        let timers =
+            [Timer::Heartbeat, Timer::LeafExchange, Timer::RowSwap, Timer::Neighbourhood, Timer::Heal];
+        for timer in timers {
             self.schedule(timer, cx);
         }
     }
@@ -66,6 +73,7 @@ impl Pastry {
             Timer::Heartbeat => cx.config.heartbeat,
             Timer::LeafExchange => cx.config.leaf_exchange,
             Timer::RowSwap => cx.config.row_swap,
+            Timer::Heal => cx.config.heal,
             _ => cx.config.neighbourhood_exchange,
         };
         let span = cx.dice.jitter(span);
@@ -156,5 +164,81 @@ impl Pastry {
         let partner = members[cx.dice.below(members.len())];
         let push = members.into_iter().filter(|contact| contact.id != partner.id).collect();
         self.ask(partner, What::Neighbourhood, push, AskFor::Upkeep, cx);
+    }
+}
+
+/// A vanished peer that was asked for the way to our place in its ring.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Healing {
+    via: NodeId,
+    hop: Nonce,
+    pub(super) nonce: Nonce,
+}
+
+/// For how long after it vanished a peer is asked at every turn, and for how long at all.
+const GONE_LATELY: Duration = Duration::from_secs(600);
+const GONE_AT_ALL: Duration = Duration::from_secs(5400);
+/// Older ones, and seeds, are asked at one turn in so many.
+const SELDOM: usize = 6;
+
+impl Pastry {
+    /// Asks a vanished peer, or a seed, to route a join of ours. If it is in another ring, a stranger will answer, and
+    /// the rings grow together from there.
+    pub(super) fn on_heal(&mut self, cx: &mut Ctx<'_>) {
+        if self.status != Status::Ready {
+            return;
+        }
+        self.schedule(Timer::Heal, cx);
+        self.gone.retain(|(_, since)| cx.now.since(*since) < GONE_AT_ALL);
+        let seldom = cx.dice.below(SELDOM) == 0;
+        let gone = self.gone.iter().filter(|(_, since)| seldom || cx.now.since(*since) < GONE_LATELY);
+        let mut candidates: Vec<Contact> = gone.map(|(contact, _)| *contact).collect();
+        if seldom {
+            candidates.extend(&self.seeds);
+        }
+        candidates.retain(|contact| self.router.get(contact.id).is_none());
+        if candidates.is_empty() || !self.budget.take(cost(4), cx) {
+            return;
+        }
+        let via = candidates[cx.dice.below(candidates.len())];
+        let (me, hop, serial, nonce) = (self.router.me(), self.nonce(), self.nonce(), self.nonce());
+        self.healing = Some(Healing { via: via.id, hop, nonce });
+        cx.note(Note::HealAsked);
+        cx.send(via, Body::Routed(own_join(me, nonce, serial, hop)));
+    }
+
+    /// The vanished peer lives: it need not be asked again.
+    pub(super) fn heal_acknowledged(&mut self, from: Contact, ack: &HopAck) -> bool {
+        let ours = |healing: &Healing| healing.via == from.id && healing.hop == ack.hop;
+        if !self.healing.as_ref().is_some_and(ours) {
+            return false;
+        }
+        if ack.taken {
+            self.gone.retain(|(gone, _)| gone.id != from.id);
+        }
+        true
+    }
+
+    /// Somebody who is root of our id in the ring of a vanished peer has answered.
+    pub(super) fn heal_answered(&mut self, from: Contact, reply: JoinReply, cx: &mut Ctx<'_>) {
+        self.healing = None;
+        if self.status != Status::Ready {
+            return cx.refuse(Refusal::Unsolicited);
+        }
+        cx.note(Note::HealAnswered);
+        let known = self.router.get(from.id).is_some();
+        let mut arc = reply.leaves;
+        let start = arc.first().map_or(from.id, |first| first.id);
+        arc.push(from);
+        arc.sort_by_key(|contact| start.clockwise_to(contact.id));
+        self.consider_leaves(from, arc, Why::VET, cx);
+        for contact in reply.join.contacts {
+            self.consider(contact, Source::Elsewhere, Why::VET, cx);
+        }
+        // It keeps a place free for us until it hears that we are done.
+        if !known {
+            self.probe(from, Why::LEAF, cx);
+        }
+        self.announce(from, cx);
     }
 }

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::contact::{Contact, Proximity};
+use crate::id::NodeId;
 use crate::message::Nonce;
 
 /// Pastry's own messages.
@@ -32,6 +33,20 @@ pub enum Message {
     StateReply(Box<StateReply>),
     /// "I am leaving": the receiver forgets the sender and repairs with the leaf set that comes along.
     Goodbye(Box<Vec<Contact>>),
+    /// "You are my neighbour on this side: will you leave my half of what lies between us to me?" The receiver puts the
+    /// sender into its leaf set first, and says yes only if the sender is its neighbour, too.
+    LeaseRequest(Box<LeaseRequest>),
+    /// Answers a lease request, always with leaves: whoever is refused learns why.
+    LeaseReply(Box<LeaseReply>),
+    /// "Somebody nearer asks for the lease you hold from me: do you know it?"
+    LeaseRecall(Box<LeaseRecall>),
+    /// "I know somebody nearer than you: what you leased to me goes no farther than the middle between us two."
+    LeaseReturn {
+        /// The nonce of the lease.
+        nonce: Nonce,
+        /// The nearer node; nobody if the lease is given back altogether.
+        nearer: Option<NodeId>,
+    },
     /// "This node does not answer me." The receiver makes up its own mind with its own probes.
     Obituary(Contact),
 }
@@ -177,4 +192,50 @@ pub struct StateReply {
     pub what: What,
     /// The contacts.
     pub contacts: Vec<Contact>,
+}
+
+/// A side of a node on the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Flank {
+    /// Counter-clockwise.
+    Left,
+    /// Clockwise.
+    Right,
+}
+
+/// See [`Message::LeaseRequest`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LeaseRequest {
+    /// The asker's nonce.
+    pub nonce: Nonce,
+    /// The side of the asker on which the receiver is.
+    pub side: Flank,
+    /// For how many milliseconds more the asker holds a lease from the receiver, who may have forgotten it.
+    pub holds: u32,
+    /// The asker's nearest leaves in ring order.
+    pub leaves: Vec<Contact>,
+}
+
+/// See [`Message::LeaseReply`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LeaseReply {
+    /// The nonce of the request.
+    pub nonce: Nonce,
+    /// Whether the lease is granted, from the moment the request was received.
+    pub granted: bool,
+    /// For how many milliseconds more the grantor holds a lease from the asker.
+    pub holds: u32,
+    /// The grantor's nearest leaves in ring order.
+    pub leaves: Vec<Contact>,
+}
+
+/// See [`Message::LeaseRecall`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LeaseRecall {
+    /// The nonce of the lease.
+    pub nonce: Nonce,
+    /// The side of the receiver on which the grantor is.
+    pub side: Flank,
+    /// Who asks.
+    pub nearer: Contact,
 }

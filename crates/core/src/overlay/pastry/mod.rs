@@ -9,6 +9,7 @@
 mod candidates;
 mod join;
 pub mod leaf_set;
+mod lease;
 mod maintenance;
 mod message;
 pub mod neighbourhood;
@@ -55,8 +56,14 @@ pub struct Pastry {
 
     /// Where to look for the ring again when everybody is gone.
     seeds: Vec<Contact>,
+    /// Peers that vanished and when, oldest first.
+    gone: Vec<(Contact, Time)>,
+    healing: Option<maintenance::Healing>,
     joining: Option<Box<join::Joining>>,
     helping: Option<Box<join::Helping>>,
+    leases: Option<Box<lease::Leases>>,
+    /// Whether this node has ever had a peer: then being alone means being cut off.
+    had_peers: bool,
     leaving: Option<RequestId>,
 }
 
@@ -99,8 +106,12 @@ impl Pastry {
             beside: Default::default(),
             budget: maintenance::Budget::default(),
             seeds: Vec::new(),
+            gone: Vec::new(),
+            healing: None,
             joining: None,
             helping: None,
+            leases: None,
+            had_peers: false,
             leaving: None,
         }
     }
@@ -113,6 +124,25 @@ impl Pastry {
     /// Returns the peers this node doubts.
     pub fn suspects(&self) -> &[NodeId] {
         self.prober.suspects()
+    }
+
+    /// TEMP
+    pub fn show(&self, now: Time) -> alloc::string::String {
+        alloc::format!(
+            "{:?} {:?} whole={} ring={:?} suspects={:?} leases={:?} now={:?}",
+            self.me(),
+            self.status,
+            self.router.leaf_set().is_whole(),
+            self.router.leaf_set().members(),
+            self.prober.suspects(),
+            self.leases,
+            now
+        )
+    }
+
+    /// Says whether peers may count on this node.
+    fn is_member(&self) -> bool {
+        matches!(self.status, Status::Waiting | Status::Ok | Status::Ready)
     }
 
     fn nonce(&mut self) -> Nonce {
@@ -177,7 +207,8 @@ impl Pastry {
 
     fn handle_state_request(&mut self, from: Contact, request: StateRequest, cx: &mut Ctx<'_>) {
         let StateRequest { nonce, what, push } = request;
-        if !matches!(self.status, Status::Ready | Status::Waiting) {
+        // A node that looks for its ring may be asked by others who do.
+        if !self.is_member() && self.status != Status::Isolated {
             return cx.refuse(Refusal::NotJoined);
         }
         let base = cx.config.base;
@@ -266,7 +297,10 @@ impl Pastry {
     }
 
     fn handle_leaf_probe(&mut self, from: Contact, probe: LeafProbe, cx: &mut Ctx<'_>) {
-        if !matches!(self.status, Status::Ready | Status::Waiting) {
+        if self.status == Status::Isolated {
+            self.end_isolation(cx);
+        }
+        if !self.is_member() {
             return cx.refuse(Refusal::NotJoined);
         }
         let before = self.router.versions().leaf_set;
@@ -279,6 +313,7 @@ impl Pastry {
             leaves: (probe.seen != Some(before)).then(|| self.router.leaf_set().arc()),
         };
         cx.send(from, Body::Pastry(Message::LeafReply(Box::new(reply))));
+        self.become_ready(cx);
         self.consider_leaves(from, probe.leaves, Why::VET, cx);
     }
 
@@ -327,6 +362,7 @@ impl Pastry {
 
     /// A round trip with a peer has succeeded.
     fn on_alive(&mut self, was_suspected: bool, peer: Contact, cx: &mut Ctx<'_>) {
+        self.is_not_dead(peer.id);
         if was_suspected {
             cx.note(Note::Cleared(peer));
             cx.out.raise(Event::Settled(peer.id));
@@ -384,8 +420,17 @@ impl Overlay for Pastry {
                     None => NextHop::NotReady,
                 }
             }
+            Status::Isolated if ignore.is_some() => NextHop::Here,
             _ => NextHop::NotReady,
         }
+    }
+
+    fn entitled(&self, now: Time, config: &Config) -> Option<Time> {
+        self.entitled_until(now, config)
+    }
+
+    fn has_leases(&self) -> bool {
+        self.leases.is_some()
     }
 
     fn replicas(&self, key: Key, n: usize) -> Vec<Contact> {
@@ -410,6 +455,7 @@ impl Overlay for Pastry {
         }
         self.next_nonce = cx.dice.roll() as Nonce;
         self.prober.seed(cx);
+        self.start_leases(cx);
         self.set_status(Status::Ready, cx);
         self.start_maintenance(cx);
         cx.out.push(Output::Reply { request, reply: Ok(Reply::Joined) });
@@ -444,6 +490,7 @@ impl Overlay for Pastry {
                 for beside in self.beside.iter_mut().filter(|beside| beside.id == Some(from.id)) {
                     *beside = maintenance::Beside::default();
                 }
+                self.release(from.id);
                 cx.out.raise(Event::Settled(from.id));
                 self.admit(from, Proximity::UNKNOWN, Source::Elsewhere, cx);
             }
@@ -472,7 +519,7 @@ impl Overlay for Pastry {
     fn handle(&mut self, from: Contact, body: Body, cx: &mut Ctx<'_>) {
         match body {
             Body::Ping(nonce) => match self.status {
-                Status::Waiting | Status::Ready => cx.send(from, Body::Pong(nonce)),
+                Status::Waiting | Status::Ok | Status::Ready => cx.send(from, Body::Pong(nonce)),
                 // Silence is how peers that missed our goodbye, or know us from before, find out.
                 _ => cx.refuse(Refusal::NotJoined),
             },
@@ -490,6 +537,10 @@ impl Overlay for Pastry {
                 Message::StateReply(reply) => self.handle_state_reply(from, *reply, cx),
                 Message::Goodbye(leaves) => self.handle_goodbye(from, *leaves, cx),
                 Message::Obituary(dead) => self.handle_obituary(dead, cx),
+                Message::LeaseRequest(request) => self.handle_lease_request(from, *request, cx),
+                Message::LeaseReply(reply) => self.handle_lease_reply(from, *reply, cx),
+                Message::LeaseRecall(recall) => self.handle_lease_recall(from, *recall, cx),
+                Message::LeaseReturn { nonce, nearer } => self.handle_lease_return(from, nonce, nearer, cx),
             },
             _ => cx.refuse(Refusal::WrongOverlay),
         }
@@ -503,6 +554,8 @@ impl Overlay for Pastry {
             Timer::Join => self.on_join_timer(cx),
             Timer::Help => self.on_help_timer(cx),
             Timer::Leave => self.on_leave_timer(cx),
+            Timer::Lease => self.on_lease_timer(cx),
+            Timer::Heal => self.on_heal(cx),
             Timer::Heartbeat => self.on_heartbeat(cx),
             Timer::LeafExchange => self.on_leaf_exchange(cx),
             Timer::RowSwap => self.on_row_swap(cx),
@@ -526,7 +579,7 @@ impl Overlay for Pastry {
     }
 
     fn on_ack(&mut self, from: Contact, ack: &HopAck, cx: &mut Ctx<'_>) -> bool {
-        self.join_acknowledged(from, ack, cx)
+        self.join_acknowledged(from, ack, cx) || self.heal_acknowledged(from, ack)
     }
 
     fn on_better_hop(&mut self, better: Contact, cx: &mut Ctx<'_>) {
@@ -570,7 +623,9 @@ impl Overlay for Pastry {
         self.router.check_invariants();
         self.prober.check_invariants();
         assert!(self.asks.len() <= ASKS_MAX && self.seeds.len() <= SEEDS_MAX);
-        let outside = matches!(self.status, Status::Joining | Status::Waiting | Status::Isolated);
+        self.check_leases();
+        let outside =
+            matches!(self.status, Status::Joining | Status::Waiting | Status::Ok | Status::Isolated);
         assert_eq!(self.joining.is_some(), outside);
         assert_eq!(self.leaving.is_some(), self.status == Status::Leaving);
         for suspect in self.prober.suspects() {
@@ -585,7 +640,8 @@ impl Overlay for Pastry {
             spares,
             neighbourhood: self.router.neighbourhood().heap_bytes(),
             cache: self.cache.heap_bytes(),
-            open: self.prober.heap_bytes()
+            open: self.lease_bytes()
+                + self.prober.heap_bytes()
                 + self.asks.capacity() * size_of::<Ask>()
                 + self.seeds.capacity() * size_of::<Contact>(),
         }

@@ -12,11 +12,14 @@ use crate::id::NodeId;
 use crate::message::Body;
 use crate::overlay::probe::Why;
 use crate::overlay::{Overlay, Status};
+use crate::time::Time;
 
 /// How many members of a row are asked for a lost cell before the search is left to maintenance.
 const CELL_TRIES: u8 = 3;
 /// Among how many of the nearest nodes a repeated search for a side chooses where to begin.
 const SEEK_CHOICES: usize = 4;
+/// Vanished peers remembered.
+const GONE_MAX: usize = 256;
 
 impl Pastry {
     /// Repeats probes that were not answered, and draws the conclusion where all attempts were in vain.
@@ -62,6 +65,9 @@ impl Pastry {
 
     /// Probes found a peer dead.
     fn bury(&mut self, peer: Contact, cx: &mut Ctx<'_>) {
+        if self.keep_dead(peer, cx) {
+            return;
+        }
         cx.note(Note::Died(peer));
         let leaf_set = self.router.leaf_set();
         let beside = [leaf_set.left().next(), leaf_set.right().next()];
@@ -78,6 +84,9 @@ impl Pastry {
     /// Removes a peer from all tables and starts to fill the gaps.
     pub(super) fn forget(&mut self, id: NodeId, cx: &mut Ctx<'_>) {
         let was_left = self.router.leaf_set().left().any(|leaf| leaf.id == id);
+        if let Some(contact) = self.router.get(id) {
+            self.remember_gone(contact, cx.now);
+        }
         let removed = self.router.remove(id);
         self.cache.remove(id);
         self.prober.forget(id);
@@ -95,6 +104,7 @@ impl Pastry {
             cx.out.raise(Event::NeighboursChanged);
             self.report_range(cx);
             self.repair_leaf_set(was_left, false, cx);
+            self.review_leases(cx);
         }
         if self.helping.as_ref().is_some_and(|helping| helping.joiner() == Some(id)) {
             self.help_next(cx);
@@ -102,6 +112,15 @@ impl Pastry {
         if self.status == Status::Ready && self.router.nodes().next().is_none() {
             self.lose_everybody(cx);
         }
+    }
+
+    /// Remembers who vanished: if a cut in the network is healed, they know the other part.
+    fn remember_gone(&mut self, contact: Contact, now: Time) {
+        self.gone.retain(|(gone, _)| gone.id != contact.id);
+        if self.gone.len() >= GONE_MAX {
+            self.gone.remove(0);
+        }
+        self.gone.push((contact, now));
     }
 
     /// Asks the farthest leaf on the side that has lost one. A whole leaf set has nothing to ask for.
@@ -206,6 +225,7 @@ impl Pastry {
         }
         let sides = leaves.iter().map(|leaf| self.router.leaf_set().side_of(leaf.id, from.id, &leaves));
         let sides: Vec<Source> = sides.collect();
+        self.release(from.id);
         self.forget(from.id, cx);
         for (contact, source) in leaves.into_iter().zip(sides) {
             self.consider(contact, source, Why::VET, cx);
@@ -215,7 +235,7 @@ impl Pastry {
     pub(super) fn start_leaving(&mut self, request: RequestId, cx: &mut Ctx<'_>) {
         match self.status {
             Status::Ready => {}
-            Status::Joining | Status::Waiting | Status::Isolated => {
+            Status::Joining | Status::Waiting | Status::Ok | Status::Isolated => {
                 self.stop(cx);
                 return cx.out.push(Output::Reply { request, reply: Ok(Reply::Left) });
             }

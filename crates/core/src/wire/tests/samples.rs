@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 
 use super::*;
+use crate::overlay::pastry::{Flank, LeaseRecall, LeaseReply, LeaseRequest};
 
 pub(super) const CLUSTER: ClusterId = ClusterId(*b"kringle-wire-v1.");
 
@@ -231,6 +232,26 @@ pub(super) fn samples_of(kind: BodyKind) -> Vec<Body> {
             pastry(vec![Message::Goodbye(Box::default()), Message::Goodbye(Box::new(everybody()))])
         }
         BodyKind::Obituary => pastry(vec![Message::Obituary(zero()), Message::Obituary(last())]),
+        BodyKind::LeaseRequest => {
+            let plain = LeaseRequest { nonce: 0, side: Flank::Left, holds: 0, leaves: Vec::new() };
+            let full =
+                LeaseRequest { nonce: u32::MAX, side: Flank::Right, holds: u32::MAX, leaves: everybody() };
+            pastry(vec![Message::LeaseRequest(Box::new(plain)), Message::LeaseRequest(Box::new(full))])
+        }
+        BodyKind::LeaseReply => {
+            let plain = LeaseReply { nonce: 0, granted: false, holds: 0, leaves: Vec::new() };
+            let full = LeaseReply { nonce: u32::MAX, granted: true, holds: u32::MAX, leaves: everybody() };
+            pastry(vec![Message::LeaseReply(Box::new(plain)), Message::LeaseReply(Box::new(full))])
+        }
+        BodyKind::LeaseRecall => {
+            let recall =
+                |nonce, side, nearer| Message::LeaseRecall(Box::new(LeaseRecall { nonce, side, nearer }));
+            pastry(vec![recall(0, Flank::Left, zero()), recall(u32::MAX, Flank::Right, last())])
+        }
+        BodyKind::LeaseReturn => pastry(vec![
+            Message::LeaseReturn { nonce: 0, nearer: None },
+            Message::LeaseReturn { nonce: u32::MAX, nearer: Some(Id::MAX) },
+        ]),
         BodyKind::Echo => vec![Body::Echo(0), Body::Echo(u32::MAX)],
     }
 }
@@ -283,6 +304,10 @@ pub(super) fn contacts_in(body: &Body) -> Vec<Contact> {
             Message::StateReply(reply) => reply.contacts.clone(),
             Message::Goodbye(leaves) => leaves.to_vec(),
             Message::Obituary(dead) => vec![*dead],
+            Message::LeaseRequest(request) => request.leaves.clone(),
+            Message::LeaseReply(reply) => reply.leaves.clone(),
+            Message::LeaseRecall(recall) => vec![recall.nearer],
+            Message::LeaseReturn { .. } => Vec::new(),
         },
     }
 }

@@ -1,0 +1,528 @@
+//! Leases: the right to deliver, given by the ring neighbours.
+//!
+//! A lease from the left neighbour says: "until it ends I take you for my right neighbour, whatever I hear, so I claim
+//! nothing beyond the middle between us, and nobody nearer gets this lease before you know of it." A node delivers only
+//! while it holds the leases of both sides: a neighbour that does not know it would cover its range from either side.
+//!
+//! - The holder counts from sending its request and a little less, the grantor from receiving it and a little more, so
+//!   that the holder always stops first.
+//! - Whoever is found dead stays in the leaf set until what it was granted has run out.
+//! - A newcomer nearer than the grantor only shrinks what the holder covers: the *displaced* lease goes on, as long as
+//!   the newcomer (or somebody nearer still) is there. The holder tells the grantor, who may then grant the newcomer.
+//! - Holder and grantor agree about who is beside them: neither counts on the other as long as one of them knows a
+//!   node that would be the other's neighbour.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::leaf_set::Source;
+use super::{Flank, LeaseRecall, LeaseReply, LeaseRequest, Message, Pastry};
+use crate::config::{Config, Ownership, Safeguard};
+use crate::contact::{Contact, Proximity};
+use crate::edge::{Ctx, Event, Note, Refusal, Timer};
+use crate::id::NodeId;
+use crate::message::{Body, Nonce};
+use crate::overlay::Status;
+use crate::overlay::probe::Why;
+use crate::time::Time;
+
+/// Leaves named in lease messages, per side.
+const NAMED: usize = 4;
+/// Entitled without a lease.
+const FOREVER: Time = Time::from_micros(u64::MAX);
+
+/// What a node holds and what it has granted.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub(super) struct Leases {
+    /// Left and right.
+    held: [Option<Held>; 2],
+    asked: [Option<Asked>; 2],
+    granted: Vec<Grant>,
+    /// Found dead, but still bound by a grant.
+    dead: Vec<NodeId>,
+    /// After a restart: what an earlier life granted is not known. Ends when both neighbours have told.
+    quiet: Option<Quiet>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Held {
+    /// The grantor; this node itself for what a ring of one had all along.
+    from: NodeId,
+    /// The nonce it was asked with last.
+    nonce: Nonce,
+    until: Time,
+    renew: Time,
+    /// Who displaced the grantor. The lease is good as long as the neighbour on this side is no farther away.
+    nearer: Option<NodeId>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Asked {
+    peer: NodeId,
+    /// Nothing is open while a refusal is being slept on.
+    nonce: Option<Nonce>,
+    sent: Time,
+    deadline: Time,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Grant {
+    to: NodeId,
+    /// Our side on which the holder is.
+    side: Flank,
+    nonce: Nonce,
+    until: Time,
+    /// The nearest node the holder has told us it knows.
+    nearer: Option<NodeId>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Quiet {
+    until: Time,
+    told: [bool; 2],
+}
+
+const FLANKS: [Flank; 2] = [Flank::Left, Flank::Right];
+
+impl Flank {
+    fn other(self) -> Flank {
+        match self {
+            Flank::Left => Flank::Right,
+            Flank::Right => Flank::Left,
+        }
+    }
+
+    /// How far it is from one node to another, going to this side. To oneself it is once around.
+    fn distance(self, from: NodeId, to: NodeId) -> u128 {
+        let ahead = match self {
+            Flank::Left => to.clockwise_to(from),
+            Flank::Right => from.clockwise_to(to),
+        };
+        // One less, so that once around is the farthest there is.
+        ahead.wrapping_sub(1)
+    }
+}
+
+impl Pastry {
+    /// Says until when this node may deliver the keys it is nearest to.
+    pub(super) fn entitled_until(&self, now: Time, config: &Config) -> Option<Time> {
+        let Some(leases) = &self.leases else { return Some(FOREVER) };
+        if !config.rule(Safeguard::ReadyNeedsLeases) {
+            return Some(FOREVER);
+        }
+        let leaf_set = self.router.leaf_set();
+        if leaf_set.is_empty() {
+            // A ring of one: nobody has ever been asked to respect us, nobody is there to object.
+            return (leaf_set.is_whole() && !self.had_peers).then_some(FOREVER);
+        }
+        let valid = |held: &Held| held.until > now;
+        if !config.rule(Safeguard::Sides) {
+            // Planted for tests: any lease will do for both sides.
+            return leases.held.iter().flatten().filter(|held| valid(held)).map(|held| held.until).max();
+        }
+        match leases.held {
+            [Some(left), Some(right)] if valid(&left) && valid(&right) => Some(left.until.min(right.until)),
+            _ => None,
+        }
+    }
+
+    fn neighbour(&self, flank: Flank) -> Option<Contact> {
+        match flank {
+            Flank::Left => self.router.leaf_set().left().next(),
+            Flank::Right => self.router.leaf_set().right().next(),
+        }
+    }
+
+    pub(super) fn start_leases(&mut self, cx: &mut Ctx<'_>) {
+        if cx.config.ownership == Ownership::Hint {
+            return;
+        }
+        let leases = self.leases.get_or_insert_default();
+        if self.router.me().incarnation > 1 && cx.config.rule(Safeguard::RestartWaits) {
+            let until = cx.now.after(cx.config.lease_granted());
+            leases.quiet = Some(Quiet { until, told: [false; 2] });
+        }
+    }
+
+    /// Nobody is left: nothing is held.
+    pub(super) fn drop_leases(&mut self) {
+        if let Some(leases) = &mut self.leases {
+            (leases.held, leases.asked) = ([None; 2], [None; 2]);
+        }
+    }
+
+    /// The leaf set has changed: leases that no longer fit are void, new neighbours are asked.
+    pub(super) fn review_leases(&mut self, cx: &mut Ctx<'_>) {
+        let me = self.router.me().id;
+        for flank in FLANKS {
+            let (at, neighbour) = (flank as usize, self.neighbour(flank));
+            let alone = self.status == Status::Ready && !self.had_peers;
+            let Some(leases) = &mut self.leases else { return };
+            if leases.asked[at].is_some_and(|asked| neighbour.is_none_or(|n| n.id != asked.peer)) {
+                leases.asked[at] = None;
+            }
+            let Some(neighbour) = neighbour else {
+                if leases.held[at].take().is_some() {
+                    cx.note(Note::LeaseLost);
+                }
+                continue;
+            };
+            if leases.held[at].is_none() && alone {
+                // Everything was ours, and what is left still is for a while.
+                let until = cx.now.after(cx.config.lease_held());
+                leases.held[at] = Some(Held { from: me, nonce: 0, until, renew: cx.now, nearer: None });
+            }
+            let Some(held) = &mut leases.held[at] else { continue };
+            let reach = |id: NodeId| flank.distance(me, id);
+            let bound = held.nearer.unwrap_or(held.from);
+            if reach(neighbour.id) < reach(bound) {
+                // A nearer one: the rest goes on. The grantor learns that we know.
+                held.nearer = Some(neighbour.id);
+                let (from, nonce) = (held.from, held.nonce);
+                if let Some(grantor) = self.router.get(from) {
+                    cx.note(Note::LeaseDisplaced);
+                    let nearer = Some(neighbour.id);
+                    cx.send(grantor, Body::Pastry(Message::LeaseReturn { nonce, nearer }));
+                }
+            } else if neighbour.id != bound && cx.config.rule(Safeguard::CurrentNeighbour) {
+                // Whoever was nearer is gone.
+                leases.held[at] = None;
+                cx.note(Note::LeaseLost);
+            }
+        }
+        self.seek_leases(cx);
+    }
+
+    /// Asks every neighbour whose lease is missing or due for renewal.
+    pub(super) fn seek_leases(&mut self, cx: &mut Ctx<'_>) {
+        if !matches!(self.status, Status::Ok | Status::Ready) || self.leases.is_none() {
+            return;
+        }
+        for flank in FLANKS {
+            let Some(neighbour) = self.neighbour(flank) else { continue };
+            let (at, nonce) = (flank as usize, self.nonce());
+            let leaves = self.beside_us(cx.now);
+            let Some(leases) = &mut self.leases else { return };
+            let due = leases.held[at].is_none_or(|held| held.from != neighbour.id || held.renew <= cx.now);
+            if !due || leases.asked[at].is_some() {
+                continue;
+            }
+            let deadline = cx.now.after(cx.config.probe_timeout_max);
+            leases.asked[at] = Some(Asked { peer: neighbour.id, nonce: Some(nonce), sent: cx.now, deadline });
+            if let Some(held) = leases.held[at].as_mut().filter(|held| held.from == neighbour.id) {
+                held.nonce = nonce;
+            }
+            let holds = leases.holds(neighbour.id, cx.now);
+            let request = LeaseRequest { nonce, side: flank, holds, leaves };
+            cx.send(neighbour, Body::Pastry(Message::LeaseRequest(Box::new(request))));
+        }
+        self.arm_leases(cx);
+    }
+
+    /// Our nearest leaves in ring order, without those who neither answer nor hold anything from us.
+    fn beside_us(&self, now: Time) -> Vec<Contact> {
+        let Some(leases) = &self.leases else { return Vec::new() };
+        let bound = |id: NodeId| leases.granted.iter().any(|grant| grant.to == id && grant.until > now);
+        let suspects = self.prober.suspects();
+        let counts = |leaf: &Contact| suspects.binary_search(&leaf.id).is_err() || bound(leaf.id);
+        let mut named: Vec<Contact> = self.router.leaf_set().left().filter(counts).take(NAMED).collect();
+        named.reverse();
+        for leaf in self.router.leaf_set().right().filter(counts).take(NAMED) {
+            if !named.contains(&leaf) {
+                named.push(leaf);
+            }
+        }
+        named
+    }
+
+    /// Says whether somebody else's leaves name a node that would be beside us, and that we do not have.
+    fn is_missing(&self, leaves: &[Contact], config: &Config) -> bool {
+        let me = self.router.me().id;
+        let beside = |contact: &Contact| {
+            let nearer = |flank: Flank| {
+                self.neighbour(flank)
+                    .is_none_or(|n| flank.distance(me, contact.id) < flank.distance(me, n.id))
+            };
+            contact.id != me && (nearer(Flank::Left) || nearer(Flank::Right))
+        };
+        config.rule(Safeguard::Agreement) && leaves.iter().any(beside)
+    }
+
+    fn arm_leases(&mut self, cx: &mut Ctx<'_>) {
+        let Some(leases) = &self.leases else { return };
+        let asked = |at: usize| leases.asked[at].map(|asked| asked.deadline);
+        // While a question is open, its deadline stands for the renewal it is about.
+        let held = (0..2).filter_map(|at| {
+            leases.held[at].map(|held| if asked(at).is_some() { held.until } else { held.renew })
+        });
+        let dead = leases.granted.iter().filter(|grant| leases.dead.contains(&grant.to));
+        let quiet = leases.quiet.map(|quiet| quiet.until);
+        let times = held.chain((0..2).filter_map(asked)).chain(dead.map(|grant| grant.until)).chain(quiet);
+        if let Some(earliest) = times.min() {
+            // Not in a busy loop, should something stay due.
+            cx.set_timer(Timer::Lease, earliest.since(cx.now).max(Duration::from_millis(1)));
+        }
+    }
+
+    pub(super) fn on_lease_timer(&mut self, cx: &mut Ctx<'_>) {
+        let Some(leases) = &mut self.leases else { return };
+        for at in 0..2 {
+            if leases.held[at].is_some_and(|held| held.until <= cx.now) {
+                leases.held[at] = None;
+                cx.note(Note::LeaseLost);
+            }
+            if leases.asked[at].is_some_and(|asked| asked.deadline <= cx.now) {
+                leases.asked[at] = None;
+            }
+        }
+        if leases.quiet.is_some_and(|quiet| quiet.until <= cx.now) {
+            leases.quiet = None;
+        }
+        leases.granted.retain(|grant| grant.until > cx.now);
+        let bound = |id: &NodeId| leases.granted.iter().any(|grant| grant.to == *id);
+        let (kept, free): (Vec<NodeId>, Vec<NodeId>) =
+            core::mem::take(&mut leases.dead).into_iter().partition(bound);
+        leases.dead = kept;
+        for id in free {
+            self.forget(id, cx);
+        }
+        self.become_ready(cx);
+        self.seek_leases(cx);
+    }
+
+    /// A peer was found dead. Returns whether it has to stay until its lease has run out.
+    pub(super) fn keep_dead(&mut self, peer: Contact, cx: &mut Ctx<'_>) -> bool {
+        let Some(leases) = &mut self.leases else { return false };
+        let bound = leases.granted.iter().any(|grant| grant.to == peer.id && grant.until > cx.now);
+        if !bound || !cx.config.rule(Safeguard::KeepGranted) {
+            return false;
+        }
+        if !leases.dead.contains(&peer.id) {
+            leases.dead.push(peer.id);
+            cx.note(Note::KeptDead(peer));
+        }
+        self.prober.suspect(peer, cx);
+        self.arm_leases(cx);
+        true
+    }
+
+    /// A peer shows that it lives.
+    pub(super) fn is_not_dead(&mut self, id: NodeId) {
+        if let Some(leases) = &mut self.leases {
+            leases.dead.retain(|dead| *dead != id);
+        }
+    }
+
+    /// A peer has left for good and said so, or came back in a new life: nothing binds us to its old one.
+    pub(super) fn release(&mut self, id: NodeId) {
+        if let Some(leases) = &mut self.leases {
+            leases.granted.retain(|grant| grant.to != id);
+            leases.dead.retain(|dead| *dead != id);
+        }
+    }
+
+    pub(super) fn handle_lease_request(&mut self, from: Contact, request: LeaseRequest, cx: &mut Ctx<'_>) {
+        if self.leases.is_none() || !matches!(self.status, Status::Ok | Status::Ready) {
+            return cx.refuse(Refusal::NotJoined);
+        }
+        if self.status == Status::Ok && !cx.config.rule(Safeguard::GrantBeforeReady) {
+            return cx.refuse(Refusal::NotJoined);
+        }
+        let LeaseRequest { nonce, side, holds, leaves } = request;
+        let mine = side.other();
+        self.learn_held(from, mine, holds, cx);
+        if cx.config.rule(Safeguard::AddFirst) {
+            self.admit(from, Proximity::UNKNOWN, Source::Leaf, cx);
+        }
+        let is_neighbour = self.neighbour(mine).is_some_and(|neighbour| neighbour.id == from.id);
+        let granted = (is_neighbour || !cx.config.rule(Safeguard::AddFirst))
+            && self.leases.as_ref().is_some_and(|leases| leases.quiet.is_none())
+            && !self.is_missing(&leaves, cx.config)
+            && self.recall_from_others(from, mine, cx);
+        let leaves_here = self.beside_us(cx.now);
+        let Some(leases) = &mut self.leases else { return };
+        if granted {
+            self.had_peers = true;
+            leases.granted.retain(|grant| (grant.to, grant.side) != (from.id, mine) && grant.until > cx.now);
+            let until = cx.now.after(cx.config.lease_granted());
+            leases.granted.push(Grant { to: from.id, side: mine, nonce, until, nearer: None });
+        }
+        let holds = leases.holds(from.id, cx.now);
+        let reply = LeaseReply { nonce, granted, holds, leaves: leaves_here };
+        cx.send(from, Body::Pastry(Message::LeaseReply(Box::new(reply))));
+        self.consider_leaves(from, leaves, Why::VET, cx);
+        // It asks us, so it takes us for its neighbour: the question goes the other way, too.
+        self.seek_leases(cx);
+    }
+
+    /// Says whether nobody else holds a lease on this side without knowing of the asker, and asks those who do.
+    fn recall_from_others(&mut self, asker: Contact, mine: Flank, cx: &mut Ctx<'_>) -> bool {
+        let (me, now) = (self.router.me().id, cx.now);
+        let Some(leases) = &self.leases else { return true };
+        if !cx.config.rule(Safeguard::Displaced) {
+            return true;
+        }
+        let reach = |id: NodeId| mine.distance(me, id);
+        // Whoever knows the asker, or somebody between itself and the asker, claims nothing near the asker.
+        let unaware = |grant: &&Grant| {
+            grant.to != asker.id
+                && grant.side == mine
+                && grant.until > now
+                && reach(asker.id) < reach(grant.to)
+                && grant.nearer.is_none_or(|nearer| reach(nearer) < reach(asker.id))
+        };
+        let mut nobody = true;
+        for grant in leases.granted.iter().filter(unaware) {
+            nobody = false;
+            if let Some(holder) = self.router.get(grant.to) {
+                let recall = LeaseRecall { nonce: grant.nonce, side: mine.other(), nearer: asker };
+                cx.note(Note::LeaseRecalled);
+                cx.send(holder, Body::Pastry(Message::LeaseRecall(Box::new(recall))));
+            }
+        }
+        nobody
+    }
+
+    /// The grantor of a lease has been asked by somebody nearer.
+    pub(super) fn handle_lease_recall(&mut self, from: Contact, recall: LeaseRecall, cx: &mut Ctx<'_>) {
+        let LeaseRecall { nonce, side, nearer } = recall;
+        let (me, at, neighbour) = (self.router.me().id, side as usize, self.neighbour(side));
+        let Some(leases) = &mut self.leases else { return cx.refuse(Refusal::Unsolicited) };
+        let holds = leases.held[at].is_some_and(|held| held.from == from.id);
+        let asks = leases.asked[at].is_some_and(|asked| asked.peer == from.id);
+        let reach = |id: NodeId| side.distance(me, id);
+        let known = neighbour.filter(|neighbour| reach(neighbour.id) <= reach(nearer.id));
+        if known.is_some() || !holds && !asks {
+            let nearer = known.map(|neighbour| neighbour.id);
+            cx.send(from, Body::Pastry(Message::LeaseReturn { nonce, nearer }));
+        } else if nearer.id != me {
+            self.consider(nearer, Source::Leaf, Why::VET, cx);
+        }
+    }
+
+    /// The holder of a lease knows somebody nearer, or does not hold it.
+    pub(super) fn handle_lease_return(
+        &mut self,
+        from: Contact,
+        nonce: Nonce,
+        nearer: Option<NodeId>,
+        cx: &mut Ctx<'_>,
+    ) {
+        let Some(leases) = &mut self.leases else { return cx.refuse(Refusal::Unsolicited) };
+        let ours = |grant: &Grant| grant.to == from.id && grant.nonce == nonce;
+        let Some(at) = leases.granted.iter().position(ours) else {
+            return cx.refuse(Refusal::Unsolicited);
+        };
+        match nearer {
+            Some(nearer) => leases.granted[at].nearer = Some(nearer),
+            None => {
+                leases.granted.swap_remove(at);
+            }
+        }
+    }
+
+    pub(super) fn handle_lease_reply(&mut self, from: Contact, reply: LeaseReply, cx: &mut Ctx<'_>) {
+        let missing = self.is_missing(&reply.leaves, cx.config);
+        let Some(leases) = &mut self.leases else { return cx.refuse(Refusal::Unsolicited) };
+        let open = |asked: &Option<Asked>| {
+            asked.is_some_and(|asked| asked.peer == from.id && asked.nonce == Some(reply.nonce))
+        };
+        let Some(at) = leases.asked.iter().position(open) else { return cx.refuse(Refusal::Unsolicited) };
+        let Some(asked) = leases.asked[at].take() else { return };
+        let granted = reply.granted && !missing;
+        if granted {
+            let (until, renew) = (cx.config.lease_held(), cx.config.lease / 3);
+            let (until, renew) = (asked.sent.after(until), asked.sent.after(renew));
+            leases.held[at] = Some(Held { from: from.id, nonce: reply.nonce, until, renew, nearer: None });
+            self.had_peers = true;
+            cx.note(Note::LeaseGranted);
+        } else {
+            // Asked again when the neighbour changes, or at the next turn.
+            let deadline = cx.now.after(cx.config.probe_timeout_max);
+            leases.asked[at] = Some(Asked { deadline, nonce: None, ..asked });
+            cx.note(Note::LeaseRefused);
+        }
+        self.learn_held(from, FLANKS[at], reply.holds, cx);
+        let cleared = self.prober.clear(from.id);
+        self.on_alive(cleared, from, cx);
+        if !granted {
+            self.doubt_unnamed(from, &reply.leaves, cx);
+        }
+        self.consider_leaves(from, reply.leaves, Why::VET, cx);
+        self.become_ready(cx);
+        self.arm_leases(cx);
+        if granted {
+            // Messages that waited for this lease can go.
+            cx.out.raise(Event::Settled(from.id));
+        }
+    }
+
+    /// Whoever refuses may be right about a node it does not name: look.
+    fn doubt_unnamed(&mut self, teller: Contact, leaves: &[Contact], cx: &mut Ctx<'_>) {
+        for neighbour in FLANKS.map(|flank| self.neighbour(flank)).into_iter().flatten() {
+            if neighbour.id != teller.id && !leaves.iter().any(|leaf| leaf.id == neighbour.id) {
+                self.probe(neighbour, Why::WATCH, cx);
+            }
+        }
+    }
+
+    /// After a restart, a neighbour tells what it holds from our earlier life.
+    fn learn_held(&mut self, from: Contact, flank: Flank, holds: u32, cx: &mut Ctx<'_>) {
+        let is_beside = self.neighbour(flank).is_some_and(|neighbour| neighbour.id == from.id);
+        let Some(leases) = &mut self.leases else { return };
+        let Some(quiet) = &mut leases.quiet else { return };
+        quiet.told[flank as usize] |= is_beside;
+        let over = quiet.told == [true; 2];
+        if holds > 0 && leases.granted.len() < usize::from(cx.config.leaf_set) {
+            let span =
+                Duration::from_millis(holds.into()) * u32::from(100 + 2 * cx.config.drift_percent) / 100;
+            let until = cx.now.after(span.min(cx.config.lease_granted()));
+            leases.granted.push(Grant { to: from.id, side: flank, nonce: 0, until, nearer: None });
+        }
+        if over {
+            leases.quiet = None;
+        }
+    }
+
+    /// A node whose neighbours respect it on both sides is ready.
+    pub(super) fn become_ready(&mut self, cx: &mut Ctx<'_>) {
+        if self.status != Status::Ok {
+            return;
+        }
+        let entitled = match &self.leases {
+            None => true,
+            Some(leases) => {
+                let valid = |held: &Option<Held>| held.is_some_and(|held| held.until > cx.now);
+                leases.quiet.is_none() && leases.held.iter().all(valid)
+            }
+        };
+        if entitled || !cx.config.rule(Safeguard::ReadyNeedsLeases) {
+            self.finish_join(cx);
+        }
+    }
+
+    pub(super) fn lease_bytes(&self) -> usize {
+        self.leases.as_ref().map_or(0, |leases| {
+            size_of::<Leases>()
+                + leases.granted.capacity() * size_of::<Grant>()
+                + leases.dead.capacity() * size_of::<NodeId>()
+        })
+    }
+
+    pub(super) fn check_leases(&self) {
+        if let Some(leases) = &self.leases {
+            let limit = 2 * self.router.leaf_set().members().len() + 64;
+            assert!(leases.granted.len() <= limit && leases.dead.len() <= limit);
+        }
+    }
+}
+
+impl Leases {
+    /// How much longer we hold something from a peer, in milliseconds, rounded up.
+    fn holds(&self, from: NodeId, now: Time) -> u32 {
+        let held = self.held.iter().flatten().filter(|held| held.from == from && held.until > now);
+        let longest = held.map(|held| held.until.since(now)).max().unwrap_or_default();
+        u32::try_from(longest.as_micros().div_ceil(1000)).unwrap_or(u32::MAX)
+    }
+}
