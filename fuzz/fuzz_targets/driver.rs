@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use kringle_core::config::{Config, Metric, Settings};
+use kringle_core::config::{Config, Metric, Ownership, Settings};
 use kringle_core::contact::{Addr, Contact, Proximity};
 use kringle_core::dice::{Dice, SeededDice};
 use kringle_core::edge::{Command, Ctx, Input, NoteKind, Outbox, Output, RequestId, Timer, Verdict};
@@ -15,8 +15,8 @@ use kringle_core::message::{App, Body, Hop, HopAck, Outcome, Payload, Receipt, R
 use kringle_core::node::Node;
 use kringle_core::overlay::Status;
 use kringle_core::overlay::pastry::{
-    Announce, Join, JoinRefusal, JoinReply, LeafProbe, LeafReply, Message, Race, StateReply, StateRequest,
-    Versions, What,
+    Announce, Flank, Join, JoinRefusal, JoinReply, LeafProbe, LeafReply, LeaseRecall, LeaseReply,
+    LeaseRequest, Message, Race, StateReply, StateRequest, Versions, What,
 };
 use kringle_core::range::IdRange;
 use kringle_core::records::NoRecords;
@@ -55,6 +55,8 @@ pub(crate) struct Driver {
     sent: Vec<(Contact, Body)>,
     /// Origin, serial and hops of messages given to the application.
     delivered: Vec<(Contact, u32, u8)>,
+    /// The last of them, in case it comes too late.
+    late: Option<Box<Routed>>,
 }
 
 impl Driver {
@@ -77,6 +79,7 @@ impl Driver {
             probes: 32,
             help_queue: 4,
             hop_attempts: 3,
+            ownership: if is(1) { Ownership::Hint } else { Ownership::Lease },
             ..Settings::demo()
         };
         let tiny = Settings {
@@ -113,6 +116,7 @@ impl Driver {
             notes: BTreeSet::new(),
             sent: Vec::new(),
             delivered: Vec::new(),
+            late: None,
         }
     }
 
@@ -136,7 +140,9 @@ impl Driver {
         for turn in 1..=BRING_MAX {
             let on_the_way = match wanted {
                 Status::Waiting => matches!(self.status(), Status::Joining | Status::Isolated),
-                _ => matches!(self.status(), Status::Joining | Status::Waiting | Status::Isolated),
+                _ => {
+                    matches!(self.status(), Status::Joining | Status::Waiting | Status::Ok | Status::Isolated)
+                }
             };
             match self.status() {
                 status if status == wanted => return true,
@@ -195,8 +201,17 @@ impl Driver {
                 let reply = LeafReply { nonce: probe.nonce, version: 1, leaves: None };
                 self.feed(Input::Message { from, body: Body::Pastry(Message::LeafReply(Box::new(reply))) });
             }
+            Some((from, Body::Pastry(Message::LeaseRequest(request)))) => {
+                let reply = LeaseReply { nonce: request.nonce, granted: true, holds: 0, leaves: Vec::new() };
+                self.feed(Input::Message { from, body: Body::Pastry(Message::LeaseReply(Box::new(reply))) });
+            }
             Some((from, Body::Routed(Routed { payload: Payload::Join(join), .. }))) => {
-                let leaves = (20..26).map(|at| self.peer(at)).collect();
+                // Three on either side.
+                let mut ring: Vec<Contact> = (16..28).map(|at| self.peer(at)).collect();
+                let opposite = self.me().plus(1 << 127);
+                ring.sort_by_key(|peer| opposite.clockwise_to(peer.id));
+                let right = ring.partition_point(|peer| opposite.clockwise_to(peer.id) < 1 << 127);
+                let leaves = ring[right.saturating_sub(3)..ring.len().min(right + 3)].to_vec();
                 let reply = JoinReply { join: *join, whole: false, leaves, versions: Versions::default() };
                 self.feed(Input::Message { from, body: Body::Pastry(Message::JoinReply(Box::new(reply))) });
             }
@@ -256,10 +271,13 @@ impl Driver {
                 let bytes = (choices.below(2) == 0).then(|| vec![7; choices.below(9)]);
                 self.feed(Input::Answer { to, serial, hops, bytes });
             }
-            _ => {
-                let (peer, proximity) = (self.id(choices), proximity(choices));
-                self.feed(Input::Measured { peer, proximity });
-            }
+            _ => match self.late.take() {
+                Some(routed) => self.feed(Input::DeliverRefused { routed }),
+                None => {
+                    let (peer, proximity) = (self.id(choices), proximity(choices));
+                    self.feed(Input::Measured { peer, proximity });
+                }
+            },
         }
     }
 
@@ -322,7 +340,10 @@ impl Driver {
         match output {
             Output::Send { to, body, .. } => self.send(to, body),
             Output::Forward { to, routed } => self.send(to, Body::Routed(*routed)),
-            Output::Deliver { routed, .. } => self.delivered.push((routed.origin, routed.serial, routed.hops)),
+            Output::Deliver { routed, .. } => {
+                self.delivered.push((routed.origin, routed.serial, routed.hops));
+                self.late = Some(routed);
+            }
             Output::SetTimer { timer, at } => {
                 self.timers.insert(timer, at);
             }
@@ -481,6 +502,16 @@ impl Driver {
                 let reply = LeafReply { nonce: probe.nonce, version: 1, leaves };
                 Body::Pastry(Message::LeafReply(Box::new(reply)))
             }
+            Body::Pastry(Message::LeaseRequest(request)) => {
+                let leaves = if choices.below(2) == 0 { Vec::new() } else { self.contacts(choices) };
+                let (granted, holds) = (choices.below(4) > 0, choices.below(2000) as u32);
+                let reply = LeaseReply { nonce: request.nonce, granted, holds, leaves };
+                Body::Pastry(Message::LeaseReply(Box::new(reply)))
+            }
+            Body::Pastry(Message::LeaseRecall(recall)) => {
+                let nearer = (choices.below(2) == 0).then_some(recall.nearer.id);
+                Body::Pastry(Message::LeaseReturn { nonce: recall.nonce, nearer })
+            }
             Body::Pastry(Message::StateRequest(request)) => {
                 let what = if choices.below(4) == 0 { what(choices) } else { request.what };
                 let reply = StateReply { nonce: request.nonce, what, contacts: self.contacts(choices) };
@@ -502,7 +533,8 @@ impl Driver {
     fn body(&self, choices: &mut dyn Dice) -> Body {
         let nonce = self.nonce(choices);
         let small = [0, 1, 2, u8::MAX][choices.below(4)];
-        let pastry = match choices.below(24) {
+        let side = if choices.below(2) == 0 { Flank::Left } else { Flank::Right };
+        let pastry = match choices.below(28) {
             0..6 => return Body::Routed(self.routed(nonce, choices)),
             6 => {
                 let better = (choices.below(2) == 0).then(|| self.contact(choices));
@@ -540,6 +572,22 @@ impl Driver {
                 Message::StateReply(Box::new(StateReply { nonce, what, contacts }))
             }
             21 => Message::Goodbye(Box::new(self.contacts(choices))),
+            22 | 23 => {
+                let (holds, leaves) = (u32::from(small), self.contacts(choices));
+                Message::LeaseRequest(Box::new(LeaseRequest { nonce, side, holds, leaves }))
+            }
+            24 => {
+                let (granted, leaves) = (choices.below(2) == 0, self.contacts(choices));
+                Message::LeaseReply(Box::new(LeaseReply { nonce, granted, holds: small.into(), leaves }))
+            }
+            25 => {
+                let nearer = self.contact(choices);
+                Message::LeaseRecall(Box::new(LeaseRecall { nonce, side, nearer }))
+            }
+            26 => {
+                let nearer = (choices.below(2) == 0).then(|| self.id(choices));
+                Message::LeaseReturn { nonce, nearer }
+            }
             _ => Message::Obituary(self.contact(choices)),
         };
         Body::Pastry(pastry)
@@ -595,7 +643,8 @@ impl Driver {
     }
 
     fn outcome(&self, choices: &mut dyn Dice) -> Outcome {
-        match choices.below(6) {
+        match choices.below(7) {
+            5 => Outcome::Nearest(self.path(choices)),
             0 => Outcome::Found(self.path(choices)),
             1 => Outcome::Delivered(None),
             2 => Outcome::Delivered(Some(vec![1; choices.below(9)])),

@@ -50,6 +50,8 @@ pub enum Safeguard {
     CurrentNeighbour,
     /// No lease while one side knows a node that would be the other's neighbour.
     Agreement,
+    /// A node grants only if it has heard from its leaf set, or held both leases, within the last lease.
+    Verified,
     /// A node grants as soon as its leaf set is complete, not only when it holds leases itself.
     GrantBeforeReady,
     /// Answers count only while their question is open.
@@ -179,7 +181,7 @@ impl Default for Settings {
             metric: Metric::RoundTrip,
             proximity_cache: 4096,
             proximity_age: Duration::from_secs(3600),
-            ownership: Ownership::Hint,
+            ownership: Ownership::Lease,
             lease: Duration::from_secs(10),
             drift_percent: 1,
             without: None,
@@ -240,9 +242,10 @@ impl Settings {
         Settings { leaf_set: 8, neighbourhood: 8, lease: Duration::from_secs(1), ..Settings::default() }
     }
 
-    /// For studying overlays as the papers did: exact round trips, so the nearest node always wins a cell.
+    /// For studying overlays as the papers did: exact round trips, so the nearest node always wins a cell; no leases,
+    /// which the papers do not have.
     pub fn lab() -> Settings {
-        Settings { nearer_percent: 0, proximity_cache: 64, ..Settings::default() }
+        Settings { nearer_percent: 0, proximity_cache: 64, ownership: Ownership::Hint, ..Settings::default() }
     }
 
     /// Checks every rule and yields a configuration a node can use.

@@ -160,7 +160,7 @@ impl Courier {
         // A joiner that is still in somebody's tables from an earlier life must not be asked for itself.
         let ignore = matches!(routed.payload, Payload::Join(_)).then_some(routed.origin.id);
         match overlay.next_hop(routed.key, routed.stage, &transit.tried, ignore) {
-            NextHop::Here if ignore.is_some() || overlay.entitled(cx.now, cx.config).is_some() => {
+            NextHop::Here if !is_gated(routed) || overlay.entitled(cx.now, cx.config).is_some() => {
                 self.deliver(transit.routed, overlay, cx)
             }
             NextHop::Peer(to, rule) => {
@@ -230,12 +230,16 @@ impl Courier {
     /// A message has reached the node responsible for it.
     fn deliver(&mut self, routed: Routed, overlay: &mut AnyOverlay, cx: &mut Ctx<'_>) -> Option<Ended> {
         match &routed.payload {
-            Payload::Lookup => self.finish(&routed, Outcome::Found(Vec::new()), overlay, cx),
+            Payload::Lookup => {
+                let outcome = found(Vec::new(), overlay, cx);
+                self.finish(&routed, outcome, overlay, cx)
+            }
             Payload::Trace(path) => {
                 let mut path = path.to_vec();
                 path.truncate(PATH_MAX - 1);
                 path.push(Hop { node: overlay.me(), rule: Rule::Here, proximity: Proximity(0) });
-                self.finish(&routed, Outcome::Found(path), overlay, cx)
+                let outcome = found(path, overlay, cx);
+                self.finish(&routed, outcome, overlay, cx)
             }
             Payload::App(_) => {
                 if self.remember(routed.origin.id, routed.serial, cx) {
@@ -281,6 +285,10 @@ impl Courier {
         overlay: &mut AnyOverlay,
         cx: &mut Ctx<'_>,
     ) -> Option<Ended> {
+        if overlay.status() == Status::Out {
+            cx.refuse(Refusal::NotJoined);
+            return None;
+        }
         cx.note(Note::DeliverRefused);
         if let Some(Seen { set, order }) = self.seen.as_deref_mut() {
             set.remove(&(routed.origin.id, routed.serial));
@@ -301,7 +309,7 @@ impl Courier {
         if matches!(routed.payload, Payload::Join(_) | Payload::Receipt(_)) {
             return None;
         }
-        if matches!(outcome, Outcome::Found(_)) {
+        if matches!(outcome, Outcome::Found(_) | Outcome::Nearest(_)) {
             cx.note(Note::Delivered);
         }
         let Routed { origin, serial, hops, .. } = *routed;
@@ -490,6 +498,19 @@ impl Courier {
             assert!(seen.set.len() <= usize::from(config.seen));
         }
         assert!(self.transits.iter().all(|transit| transit.attempts <= config.hop_attempts));
+    }
+}
+
+/// Says whether a message may only be delivered by a node entitled to.
+fn is_gated(routed: &Routed) -> bool {
+    matches!(routed.payload, Payload::App(_))
+}
+
+/// The answer to a lookup that has come to the nearest node.
+fn found(path: Vec<Hop>, overlay: &AnyOverlay, cx: &Ctx<'_>) -> Outcome {
+    match overlay.entitled(cx.now, cx.config) {
+        Some(_) => Outcome::Found(path),
+        None => Outcome::Nearest(path),
     }
 }
 

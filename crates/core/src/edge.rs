@@ -333,6 +333,8 @@ pub enum Reply {
         hops: u8,
         /// The rule of every hop, if traced.
         path: Vec<Hop>,
+        /// Whether the node was entitled to deliver when it answered. If not, another may turn out to be.
+        is_final: bool,
     },
     /// The message was given to the application at the responsible node.
     Delivered {
@@ -458,6 +460,8 @@ pub enum Note {
     LeaseDisplaced,
     /// The holder of a lease was asked whether it knows a newcomer that wants it.
     LeaseRecalled,
+    /// A node that has been out of touch hears its whole leaf set again before it grants anything.
+    Verifying,
     /// A peer found dead stays in the leaf set until the lease it holds from us has run out.
     KeptDead(Contact),
     /// A delivery came too late and was taken back.
@@ -581,6 +585,8 @@ kinds! {
         LeaseDisplaced = "lease-displaced",
         /// [`Note::LeaseRecalled`]
         LeaseRecalled = "lease-recalled",
+        /// [`Note::Verifying`]
+        Verifying = "verifying",
         /// [`Note::KeptDead`]
         KeptDead = "kept-dead",
         /// [`Note::DeliverRefused`]
@@ -632,6 +638,7 @@ impl Note {
             Note::LeaseLost => NoteKind::LeaseLost,
             Note::LeaseDisplaced => NoteKind::LeaseDisplaced,
             Note::LeaseRecalled => NoteKind::LeaseRecalled,
+            Note::Verifying => NoteKind::Verifying,
             Note::KeptDead(_) => NoteKind::KeptDead,
             Note::DeliverRefused => NoteKind::DeliverRefused,
             Note::HealAsked => NoteKind::HealAsked,

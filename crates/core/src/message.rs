@@ -165,8 +165,10 @@ pub struct Receipt {
 /// What became of a routed message.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// A lookup ended; the path is there if it was traced.
+    /// A lookup ended at the node that answers for the key; the path is there if it was traced.
     Found(Vec<Hop>),
+    /// A lookup ended at the nearest node, which does not hold the leases to deliver right now.
+    Nearest(Vec<Hop>),
     /// An application got it, and answered or not.
     Delivered(Option<Vec<u8>>),
     /// An application on the way stopped it.

@@ -218,7 +218,8 @@ impl Node {
         };
         let request = self.requests.swap_remove(at).request;
         let reply = match outcome {
-            Outcome::Found(path) => Ok(Reply::Found { root: by, hops, path }),
+            Outcome::Found(path) => Ok(Reply::Found { root: by, hops, path, is_final: true }),
+            Outcome::Nearest(path) => Ok(Reply::Found { root: by, hops, path, is_final: false }),
             Outcome::Delivered(answer) => Ok(Reply::Delivered { root: by, hops, answer }),
             Outcome::Stopped => Err(Failure::Stopped),
             Outcome::TooManyHops => Err(Failure::TooManyHops),

@@ -108,7 +108,7 @@ fn spoilt(frames: &[Vec<u8>], dice: &mut SeededDice) -> Vec<u8> {
 /// Returns the lengths of the lists of contacts in a message, and of its paths.
 fn list_lengths(body: &Body) -> (Vec<usize>, Vec<usize>) {
     let of_outcome = |outcome: &Outcome| match outcome {
-        Outcome::Found(path) => (vec![], vec![path.len()]),
+        Outcome::Found(path) | Outcome::Nearest(path) => (vec![], vec![path.len()]),
         _ => (vec![], vec![]),
     };
     match body {

@@ -465,7 +465,7 @@ fn receipts_find_their_way(subject: &Subject, seed: u64) -> Tally {
             let request =
                 world.command(from, Command::Lookup { key, trace, deadline: Duration::from_secs(10) });
             let found = world.finish(request);
-            let Ok(Reply::Found { root, hops, path }) = found else { panic!("{found:?}") };
+            let Ok(Reply::Found { root, hops, path, .. }) = found else { panic!("{found:?}") };
             assert_eq!(Some(root.id), owner(&world, key));
             assert_eq!(path.len(), if trace { usize::from(hops) + 1 } else { 0 }, "every hop says its rule");
         }

@@ -487,12 +487,18 @@ impl World {
         while self.step() {}
     }
 
-    /// Lets time pass and looks at the world after every event.
-    pub fn run_watched(&mut self, span: Duration, mut watch: impl FnMut(&World)) {
-        self.queue.push(self.now.after(span), Happening::Stop);
+    /// Lets time pass and looks at the world after every event, until that fails.
+    pub fn run_watched<E>(
+        &mut self,
+        span: Duration,
+        mut watch: impl FnMut(&World) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let end = self.now.after(span);
+        self.queue.push(end, Happening::Stop);
         while self.step() {
-            watch(self);
+            watch(self)?;
         }
+        Ok(())
     }
 
     /// Lets time pass in steps until a condition holds, and says whether it came to hold within `most`.

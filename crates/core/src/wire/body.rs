@@ -197,10 +197,11 @@ impl Writer<'_> {
                 Outcome::Stopped => 2,
                 Outcome::TooManyHops => 3,
                 Outcome::NoRoute => 4,
+                Outcome::Nearest(_) => 5,
             },
         );
         match outcome {
-            Outcome::Found(path) if !path.is_empty() => self.path(path),
+            Outcome::Found(path) | Outcome::Nearest(path) if !path.is_empty() => self.path(path),
             Outcome::Delivered(Some(bytes)) => self.bytes(BYTES, bytes),
             _ => {}
         }
@@ -414,8 +415,13 @@ impl<'b> Fields<'b> {
         let (to, by) = (self.one(TO)?, self.one(BY)?);
         let (serial, hops) = (self.number(NONCE)?, self.small(ROUND)?);
         let outcome = match self.number(OUTCOME)? {
-            0 if self.optional(PATH).is_none() => Outcome::Found(Vec::new()),
-            0 => Outcome::Found(self.hops()?(book)),
+            code @ (0 | 5) => {
+                let path = match self.optional(PATH) {
+                    None => Vec::new(),
+                    Some(_) => self.hops()?(book),
+                };
+                if code == 0 { Outcome::Found(path) } else { Outcome::Nearest(path) }
+            }
             1 if self.optional(BYTES).is_none() => Outcome::Delivered(None),
             1 => Outcome::Delivered(Some(self.payload(BYTES)?)),
             2 => Outcome::Stopped,

@@ -145,6 +145,7 @@ fn samples_cover_every_kind_and_every_choice_within_a_kind() {
         Outcome::Stopped => 4,
         Outcome::TooManyHops => 5,
         Outcome::NoRoute => 6,
+        Outcome::Nearest(_) => 7,
     };
     let part = |what: &What| match what {
         What::LeafSet => 0,
@@ -183,7 +184,7 @@ fn samples_cover_every_kind_and_every_choice_within_a_kind() {
         }
     }
     assert_eq!(kinds.len(), BodyKind::ALL.len());
-    assert_eq!((rules.len(), outcomes.len()), (5, 2 * 7));
+    assert_eq!((rules.len(), outcomes.len()), (5, 2 * 8));
     assert_eq!((asked.len(), given.len(), reasons.len()), (4, 4, 2));
 }
 
@@ -402,10 +403,12 @@ fn a_frame_with_several_faults_teaches_nothing() {
 #[test]
 fn a_missing_field_is_malformed_unless_it_may_be_missing() {
     let may_be_missing = |kind: BodyKind, field: u64| match (kind, field) {
-        // Better hop, seen version, leaf set that was seen, path that was not traced, answer that was not given.
+        // Better hop, seen version, leaf set that was seen, nobody nearer, path that was not traced, answer that was
+        // not given.
         (BodyKind::HopAck, 12)
         | (BodyKind::LeafProbe | BodyKind::Announce, 21)
-        | (BodyKind::LeafReply, 18) => true,
+        | (BodyKind::LeafReply, 18)
+        | (BodyKind::LeaseReturn, 25) => true,
         (BodyKind::Receipt | BodyKind::RoutedReceipt, 5 | 7) => true,
         _ => false,
     };
@@ -548,9 +551,11 @@ fn a_choice_that_is_unknown_is_malformed() {
     let sample = |kind| samples_of(kind).swap_remove(0);
     let hop = |rule: u8| record(1, &v4(1), &[rule, 0, 0, 0, 0, 0, 0]);
     for (frame, ok) in [
-        (replaced(sample(BodyKind::Receipt), number_field(15, 4)), true),
-        (replaced(sample(BodyKind::Receipt), number_field(15, 5)), false),
-        (replaced(sample(BodyKind::RoutedReceipt), number_field(15, 5)), false),
+        (replaced(sample(BodyKind::Receipt), number_field(15, 5)), true),
+        (replaced(sample(BodyKind::Receipt), number_field(15, 6)), false),
+        (replaced(sample(BodyKind::RoutedReceipt), number_field(15, 6)), false),
+        (replaced(sample(BodyKind::LeaseRequest), number_field(27, 1)), true),
+        (replaced(sample(BodyKind::LeaseRequest), number_field(27, 2)), false),
         (replaced(sample(BodyKind::JoinRefused), number_field(20, 1)), true),
         (replaced(sample(BodyKind::JoinRefused), number_field(20, 2)), false),
         (replaced(sample(BodyKind::StateRequest), bytes_field(24, &[3])), true),

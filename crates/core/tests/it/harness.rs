@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use kringle_core::config::{Config, Settings};
+use kringle_core::config::{Config, Ownership, Settings};
 use kringle_core::contact::{Addr, Contact, Proximity};
 use kringle_core::dice::SeededDice;
 use kringle_core::edge::{Command, Ctx, Input, Note, Outbox, Output, Refusal, RequestId, Timer};
@@ -47,6 +47,8 @@ pub(crate) fn calm() -> Settings {
         leaf_exchange: never,
         row_swap: never,
         neighbourhood_exchange: never,
+        heal: never,
+        ownership: Ownership::Hint,
         ..Settings::default()
     }
 }

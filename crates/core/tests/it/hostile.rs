@@ -126,7 +126,11 @@ fn a_node_that_is_out_refuses_every_kind_of_message() {
         assert_eq!(sent(&outputs), Vec::from_iter(answer), "{kind:?}");
         let expected = match kind {
             _ if routed => vec![Refusal::NotJoined],
-            BodyKind::Ping | BodyKind::LeafProbe | BodyKind::Announce | BodyKind::StateRequest => {
+            BodyKind::Ping
+            | BodyKind::LeafProbe
+            | BodyKind::Announce
+            | BodyKind::StateRequest
+            | BodyKind::LeaseRequest => {
                 vec![Refusal::NotJoined]
             }
             BodyKind::PingVia => vec![Refusal::UnknownTarget],

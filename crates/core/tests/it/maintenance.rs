@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kringle_core::config::{Metric, Settings};
+use kringle_core::config::{Metric, Ownership, Settings};
 use kringle_core::contact::{Contact, Proximity};
 use kringle_core::edge::{Input, Note, Output, Timer};
 use kringle_core::message::Body;
@@ -173,7 +173,7 @@ fn a_silent_partner_is_suspected_and_probed() {
 
 #[test]
 fn periods_are_jittered() {
-    let mut node = ring(Settings::default());
+    let mut node = ring(Settings { ownership: Ownership::Hint, ..Settings::default() });
     let periods = [
         (Timer::Heartbeat, node.config.heartbeat),
         (Timer::LeafExchange, node.config.leaf_exchange),

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kringle_core::config::{Metric, Settings};
+use kringle_core::config::{Metric, Ownership, Settings};
 use kringle_core::contact::{Addr, Contact, Proximity};
 use kringle_core::dice::{Dice, SeededDice};
 use kringle_core::edge::{Command, Input, Output, RequestId, Timer, Verdict};
@@ -12,7 +12,8 @@ use kringle_core::id::Id;
 use kringle_core::message::{Body, HopAck, Outcome, Payload, Receipt, Routed, Stage};
 use kringle_core::overlay::Status;
 use kringle_core::overlay::pastry::{
-    Announce, Join, JoinRefusal, JoinReply, LeafProbe, LeafReply, Message, Race, Versions, What,
+    Announce, Flank, Join, JoinRefusal, JoinReply, LeafProbe, LeafReply, LeaseRecall, LeaseReply,
+    LeaseRequest, Message, Race, Versions, What,
 };
 
 use crate::harness::*;
@@ -46,6 +47,7 @@ impl Chaos {
             budget_burst: [500, 65_536][dice.below(2)],
             find_nearby: dice.below(2) == 0,
             metric: [Metric::RoundTrip, Metric::Application][dice.below(2)],
+            ownership: [Ownership::Lease, Ownership::Hint][dice.below(2)],
             ..Settings::default()
         };
         let driver = Driver::out(peer(ME), settings);
@@ -82,8 +84,9 @@ impl Chaos {
     }
 
     fn outcome(&mut self) -> Outcome {
-        match self.dice.below(5) {
+        match self.dice.below(6) {
             0 => Outcome::Found(Vec::new()),
+            5 => Outcome::Nearest(Vec::new()),
             1 => Outcome::Delivered(None),
             2 => Outcome::Stopped,
             3 => Outcome::TooManyHops,
@@ -102,7 +105,17 @@ impl Chaos {
         let (contacts, versions) = (self.contacts(), self.versions());
         let (seen, round) = (Some(self.dice.below(5) as u32), self.dice.below(5) as u8);
         let proximity = Proximity(1 + self.dice.below(900_000) as u32);
-        Body::Pastry(match self.dice.below(16) {
+        let side = [Flank::Left, Flank::Right][self.dice.below(2)];
+        Body::Pastry(match self.dice.below(20) {
+            16 => {
+                Message::LeaseRequest(Box::new(LeaseRequest { nonce, side, holds: nonce, leaves: contacts }))
+            }
+            17 => lease_reply(nonce, true, contacts),
+            18 => Message::LeaseRecall(Box::new(LeaseRecall { nonce, side, nearer: self.contact() })),
+            19 => {
+                let nearer = (self.dice.below(2) == 0).then(|| self.contact().id);
+                Message::LeaseReturn { nonce, nearer }
+            }
             0 => return Body::Ping(nonce),
             1 => return Body::Pong(nonce),
             2 => return Body::PingVia { nonce, target: self.contact() },
@@ -144,6 +157,10 @@ impl Chaos {
             Body::PingVia { nonce, target } => Body::PongVia { nonce: *nonce, target: target.id },
             Body::Pastry(Message::LeafProbe(probe)) => {
                 leaf_reply(probe.nonce, (self.dice.below(2) == 0).then_some(&contacts[..]))
+            }
+            Body::Pastry(Message::LeaseRequest(ask)) => {
+                let leaves = if self.dice.below(2) == 0 { Vec::new() } else { contacts };
+                Body::Pastry(lease_reply(ask.nonce, self.dice.below(4) > 0, leaves))
             }
             Body::Pastry(Message::StateRequest(ask)) => {
                 let what = if self.dice.below(4) == 0 { self.what() } else { ask.what };
@@ -248,7 +265,7 @@ impl Chaos {
 
 #[test]
 fn whatever_comes_the_inner_rules_hold_and_every_command_is_answered_once() {
-    let mut reached = [0; 6];
+    let mut reached = [0; 7];
     for seed in 0..400 {
         let mut chaos = Chaos::new(seed);
         for step in 0..300 {
@@ -268,4 +285,8 @@ fn whatever_comes_the_inner_rules_hold_and_every_command_is_answered_once() {
         assert_eq!(wrong, [], "requests not answered once with seed {seed}: {:?}", chaos.replies);
     }
     assert!(reached.iter().all(|steps| *steps > 100), "a status is hardly ever reached: {reached:?}");
+}
+
+fn lease_reply(nonce: u32, granted: bool, leaves: Vec<Contact>) -> Message {
+    Message::LeaseReply(Box::new(LeaseReply { nonce, granted, holds: 0, leaves }))
 }

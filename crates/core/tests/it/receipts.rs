@@ -53,7 +53,7 @@ fn a_receipt_completes_its_request_once() {
     let serial = open_lookup(&mut node, 7);
     let direct = |serial| Body::Receipt(Box::new(receipt(peer(ME), serial, Outcome::Found(vec![]))));
     assert!(node.refuses(peer(LEFT), direct(serial.wrapping_add(1)), Refusal::Unsolicited));
-    let found = Reply::Found { root: peer(LEFT), hops: 2, path: vec![] };
+    let found = Reply::Found { root: peer(LEFT), hops: 2, path: vec![], is_final: true };
     let outputs = node.hear(peer(LEFT), direct(serial));
     assert_eq!(outputs, [Output::Reply { request: RequestId(7), reply: Ok(found) }]);
     assert!(node.refuses(peer(LEFT), direct(serial), Refusal::Unsolicited));

@@ -227,7 +227,7 @@ fn lookups_of_a_dead_peers_keys_find_the_next_owner() {
     let mut node = pair(calm());
     node.kill(peer(RIGHT));
     let found: (u64, Result<Reply, Failure>) =
-        (1, Ok(Reply::Found { root: peer(ME), hops: 0, path: Vec::new() }));
+        (1, Ok(Reply::Found { root: peer(ME), hops: 0, path: Vec::new(), is_final: true }));
     assert_eq!(replies(&node.lookup(1, peer(RIGHT).id)), [found]);
     let known: Vec<Contact> = node.leaves();
     assert_eq!(known, []);

@@ -223,8 +223,7 @@ fn what_was_seen_of_an_earlier_life_is_not_seen_of_the_later() {
     let o = node.wait(millis(3000));
     node.answer_probes(o);
     node.introduce(life(0x2000_0000, 2));
-    node.wait(millis(2300));
-    let outputs = node.wait(millis(5000));
+    let outputs = node.wait(millis(7300));
     let probes = leaf_probes(&outputs);
     let p = probes.iter().find(|(to, _)| to.id == peer(0x2000_0000).id).expect("probed");
     assert_eq!(p.1.seen, None, "the new life has its own counters");

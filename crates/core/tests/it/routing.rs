@@ -129,7 +129,7 @@ fn a_changed_leaf_set_is_reported_with_what_it_means() {
 #[test]
 fn a_lookup_ends_with_the_responsible_node() {
     let mut node = ring();
-    let found = |root, hops| Ok(Reply::Found { root, hops, path: vec![] });
+    let found = |root, hops| Ok(Reply::Found { root, hops, path: vec![], is_final: true });
     assert_eq!(replies(&node.lookup(1, key(0x1100_0000))), [(1, found(peer(ME), 0))]);
     let asked = routed_to(&node.lookup(2, key(0x4100_0000)), peer(RIGHT));
     let outcome = Outcome::Found(vec![]);

@@ -42,7 +42,7 @@ struct Damage {
 impl Damage {
     fn leaves_one_piece(&self, world: &World) -> bool {
         let nodes: Vec<u32> =
-            world.running().map(|(index, _)| index).filter(|node| !self.stopped.contains(node)).collect();
+            world.ready().map(|(index, _)| index).filter(|node| !self.stopped.contains(node)).collect();
         let Some(&start) = nodes.first() else { return false };
         let mut reached = vec![start];
         let mut next = 0;
@@ -67,6 +67,7 @@ fn chaos(seed: u64, without: Option<Safeguard>) -> Result<(), String> {
     world.grow(4);
     let mut ids: Vec<Id> = (0..4).map(|node| world.contact(node).id).collect();
     let mut damage = Damage::default();
+    let show = std::env::var("KRINGLE_SHOW").is_ok();
     for _ in 0..25 {
         let count = world.len() as u32;
         let (node, other) = (dice.below(count as usize) as u32, dice.below(count as usize) as u32);
@@ -99,6 +100,9 @@ fn chaos(seed: u64, without: Option<Safeguard>) -> Result<(), String> {
                 1 if count < 9 => {
                     let joiner = world.spawn_random();
                     ids.push(world.contact(joiner).id);
+                    if show {
+                        println!("{:?} joiner {joiner}", world.now());
+                    }
                     world.join(joiner, &(0..count).collect::<Vec<u32>>());
                 }
                 2 if world.node(node).is_none() => {
@@ -112,13 +116,16 @@ fn chaos(seed: u64, without: Option<Safeguard>) -> Result<(), String> {
         }
         let keys = telling_keys(&ids);
         let span = Duration::from_millis(dice.below(1500) as u64);
-        let mut broken = None;
-        world.run_watched(span, |world| {
-            if broken.is_none() {
-                broken = one_deliverer_per_key(world, &keys).err();
-            }
-        });
-        if let Some(broken) = broken {
+        if show {
+            println!(
+                "{:?} cuts {:?} stopped {:?} loss {}",
+                world.now(),
+                damage.cuts,
+                damage.stopped,
+                world.network.loss_per_million
+            );
+        }
+        if let Err(broken) = world.run_watched(span, |world| one_deliverer_per_key(world, &keys)) {
             if std::env::var("KRINGLE_SHOW").is_ok() {
                 for (index, node) in world.running() {
                     let shown = node.overlay().as_pastry().map(|p| p.show(world.now())).unwrap_or_default();

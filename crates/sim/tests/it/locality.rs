@@ -81,7 +81,9 @@ fn routes_are_right_even_if_distances_make_no_sense() {
         let from = dice.below(120) as u32;
         let deadline = Duration::from_secs(10);
         let request = world.command(from, Command::Lookup { key, trace: true, deadline });
-        let Ok(Reply::Found { root, hops, path }) = world.finish(request) else { panic!("{key} is found") };
+        let Ok(Reply::Found { root, hops, path, .. }) = world.finish(request) else {
+            panic!("{key} is found")
+        };
         assert_eq!(Some(root.id), owner(&world, key));
         assert!(hops <= 5);
         assert_eq!(path.last().map(|hop| hop.rule), Some(Rule::Here));

@@ -46,6 +46,8 @@ pub(super) struct Joining {
     asked: Option<(NodeId, Nonce)>,
     /// Table versions seen first hand.
     seen: Vec<(NodeId, Versions)>,
+    /// Whoever asked us for help while we look for our ring: sent on once, in case another seed knows more.
+    sent_on: Vec<NodeId>,
     /// The roots that help us: one, or a second one that had us in its queue. They wait to hear that we are done.
     helpers: Vec<Contact>,
 }
@@ -123,6 +125,7 @@ impl Pastry {
             phase: Phase::Pausing,
             asked: None,
             seen: Vec::new(),
+            sent_on: Vec::new(),
             helpers: Vec::new(),
         }));
         // Until the root has told us where we are, nobody is a neighbour.
@@ -166,8 +169,19 @@ impl Pastry {
             self.drop_search();
             let side = cx.config.leaf_side();
             self.router.reset_leaf_set(LeafSet::new(self.me().id, side));
-            self.set_status(Status::Ok, cx);
-            cx.set_timer(Timer::Join, cx.config.lease_granted() * 2);
+            self.start_verifying(cx.now);
+            self.finish_verifying();
+            self.wait_for_leases(cx);
+        }
+    }
+
+    /// The leaf set stands. Should the leases not come, the join starts over.
+    fn wait_for_leases(&mut self, cx: &mut Ctx<'_>) {
+        self.set_status(Status::Ok, cx);
+        cx.set_timer(Timer::Join, cx.config.lease_granted() * 3);
+        if self.leases.is_some() {
+            self.start_watching(cx);
+            self.complete_leaf_set(cx);
         }
     }
 
@@ -296,6 +310,8 @@ impl Pastry {
             return;
         }
         joining.phase = Phase::Probing;
+        self.start_verifying(cx.now);
+        let Some(joining) = &mut self.joining else { return };
         joining.seen = join.path.iter().map(|(contact, versions)| (contact.id, *versions)).collect();
         // The root was the last hop of the path, too.
         match joining.seen.iter_mut().find(|(id, _)| *id == from.id) {
@@ -357,8 +373,8 @@ impl Pastry {
         if let Some(joining) = &mut self.joining {
             joining.phase = Phase::Done;
         }
-        self.set_status(Status::Ok, cx);
-        cx.set_timer(Timer::Join, cx.config.lease_granted() * 2);
+        self.finish_verifying();
+        self.wait_for_leases(cx);
         self.become_ready(cx);
         self.seek_leases(cx);
     }
@@ -476,6 +492,16 @@ impl Pastry {
             return refuse(JoinRefusal::IdTaken, cx);
         }
         let most = usize::from(cx.config.help_queue);
+        if self.status == Status::Isolated
+            && let Some(joining) =
+                self.joining.as_mut().filter(|joining| !joining.sent_on.contains(&joiner.id))
+        {
+            if joining.sent_on.len() >= SEEDS_MAX {
+                joining.sent_on.remove(0);
+            }
+            joining.sent_on.push(joiner.id);
+            return refuse(JoinRefusal::Busy, cx);
+        }
         let helping =
             self.helping.get_or_insert_with(|| Box::new(Helping { joiner: None, queue: VecDeque::new() }));
         let one = cx.config.rule(Safeguard::OneJoiner);

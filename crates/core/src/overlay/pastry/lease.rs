@@ -9,6 +9,8 @@
 //! - Whoever is found dead stays in the leaf set until what it was granted has run out.
 //! - A newcomer nearer than the grantor only shrinks what the holder covers: the *displaced* lease goes on, as long as
 //!   the newcomer (or somebody nearer still) is there. The holder tells the grantor, who may then grant the newcomer.
+//! - A grant says "this is how things are beside me", so it takes somebody who knows: a node that has been out of touch
+//!   for a lease (it was stopped, or cut off) first hears its whole leaf set again.
 //! - Holder and grantor agree about who is beside them: neither counts on the other as long as one of them knows a
 //!   node that would be the other's neighbour.
 
@@ -23,8 +25,8 @@ use crate::contact::{Contact, Proximity};
 use crate::edge::{Ctx, Event, Note, Refusal, Timer};
 use crate::id::NodeId;
 use crate::message::{Body, Nonce};
-use crate::overlay::Status;
 use crate::overlay::probe::Why;
+use crate::overlay::{Overlay, Status};
 use crate::time::Time;
 
 /// Leaves named in lease messages, per side.
@@ -43,6 +45,9 @@ pub(super) struct Leases {
     dead: Vec<NodeId>,
     /// After a restart: what an earlier life granted is not known. Ends when both neighbours have told.
     quiet: Option<Quiet>,
+    /// When the last round of probes began in which every leaf answered or was found dead, and when the present one did.
+    verified: Option<Time>,
+    verifying: Option<Time>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -145,10 +150,59 @@ impl Pastry {
         }
     }
 
+    /// From now on every leaf is asked.
+    pub(super) fn start_verifying(&mut self, now: Time) {
+        if let Some(leases) = &mut self.leases {
+            leases.verifying = Some(now);
+        }
+    }
+
+    /// Every leaf has answered, or is known to be dead.
+    pub(super) fn finish_verifying(&mut self) {
+        if let Some(leases) = &mut self.leases
+            && let Some(began) = leases.verifying.take()
+        {
+            leases.verified = Some(began);
+        }
+    }
+
+    /// Called after every answer and time-out.
+    pub(super) fn continue_verifying(&mut self, cx: &mut Ctx<'_>) {
+        let verifying = self.leases.as_ref().is_some_and(|leases| leases.verifying.is_some());
+        if verifying && self.is_in_ring() && self.prober.count(Why::LEAF) == 0 {
+            self.finish_verifying();
+            self.seek_leases(cx);
+        }
+    }
+
+    /// Says whether what we know of our surroundings is recent enough to be certified.
+    fn is_verified(&self, cx: &Ctx<'_>) -> bool {
+        let Some(leases) = &self.leases else { return true };
+        let lately = |began: Time| cx.now < began.after(cx.config.lease_held());
+        !cx.config.rule(Safeguard::Verified)
+            || leases.verified.is_some_and(lately)
+            || self.entitled_until(cx.now, cx.config).is_some()
+    }
+
+    /// Hears every leaf again if we have been out of touch.
+    fn verify(&mut self, cx: &mut Ctx<'_>) {
+        if self.is_verified(cx) || !self.is_in_ring() {
+            return;
+        }
+        if self.leases.as_ref().is_some_and(|leases| leases.verifying.is_none()) {
+            cx.note(Note::Verifying);
+            self.start_verifying(cx.now);
+            for leaf in self.router.leaf_set().members().to_vec() {
+                self.probe(leaf, Why::LEAF.and(Why::WATCH), cx);
+            }
+        }
+    }
+
     /// Nobody is left: nothing is held.
     pub(super) fn drop_leases(&mut self) {
         if let Some(leases) = &mut self.leases {
             (leases.held, leases.asked) = ([None; 2], [None; 2]);
+            (leases.verified, leases.verifying) = (None, None);
         }
     }
 
@@ -196,7 +250,7 @@ impl Pastry {
 
     /// Asks every neighbour whose lease is missing or due for renewal.
     pub(super) fn seek_leases(&mut self, cx: &mut Ctx<'_>) {
-        if !matches!(self.status, Status::Ok | Status::Ready) || self.leases.is_none() {
+        if !self.is_in_ring() || self.leases.is_none() {
             return;
         }
         for flank in FLANKS {
@@ -267,13 +321,15 @@ impl Pastry {
 
     pub(super) fn on_lease_timer(&mut self, cx: &mut Ctx<'_>) {
         let Some(leases) = &mut self.leases else { return };
+        let mut silent = [None; 2];
         for at in 0..2 {
             if leases.held[at].is_some_and(|held| held.until <= cx.now) {
                 leases.held[at] = None;
                 cx.note(Note::LeaseLost);
             }
-            if leases.asked[at].is_some_and(|asked| asked.deadline <= cx.now) {
+            if let Some(asked) = leases.asked[at].filter(|asked| asked.deadline <= cx.now) {
                 leases.asked[at] = None;
+                silent[at] = asked.nonce.map(|_| asked.peer);
             }
         }
         if leases.quiet.is_some_and(|quiet| quiet.until <= cx.now) {
@@ -287,6 +343,10 @@ impl Pastry {
         for id in free {
             self.forget(id, cx);
         }
+        for peer in silent.into_iter().flatten().filter_map(|id| self.router.get(id)).collect::<Vec<_>>() {
+            self.on_silent(peer, cx);
+        }
+        self.verify(cx);
         self.become_ready(cx);
         self.seek_leases(cx);
     }
@@ -323,7 +383,7 @@ impl Pastry {
     }
 
     pub(super) fn handle_lease_request(&mut self, from: Contact, request: LeaseRequest, cx: &mut Ctx<'_>) {
-        if self.leases.is_none() || !matches!(self.status, Status::Ok | Status::Ready) {
+        if self.leases.is_none() || !self.is_in_ring() {
             return cx.refuse(Refusal::NotJoined);
         }
         if self.status == Status::Ok && !cx.config.rule(Safeguard::GrantBeforeReady) {
@@ -338,6 +398,7 @@ impl Pastry {
         let is_neighbour = self.neighbour(mine).is_some_and(|neighbour| neighbour.id == from.id);
         let granted = (is_neighbour || !cx.config.rule(Safeguard::AddFirst))
             && self.leases.as_ref().is_some_and(|leases| leases.quiet.is_none())
+            && self.is_verified(cx)
             && !self.is_missing(&leaves, cx.config)
             && self.recall_from_others(from, mine, cx);
         let leaves_here = self.beside_us(cx.now);

@@ -60,6 +60,12 @@ fn cost(contacts: usize) -> u32 {
 }
 
 impl Pastry {
+    /// What keeps the leaf set alive begins as soon as there is one.
+    pub(super) fn start_watching(&mut self, cx: &mut Ctx<'_>) {
+        self.schedule(Timer::Heartbeat, cx);
+        self.schedule(Timer::LeafExchange, cx);
+    }
+
     pub(super) fn start_maintenance(&mut self, cx: &mut Ctx<'_>) {
         let timers =
             [Timer::Heartbeat, Timer::LeafExchange, Timer::RowSwap, Timer::Neighbourhood, Timer::Heal];
@@ -82,7 +88,7 @@ impl Pastry {
 
     /// Probes the ring neighbours that have been silent, and one peer that is in doubt.
     pub(super) fn on_heartbeat(&mut self, cx: &mut Ctx<'_>) {
-        if self.status != Status::Ready {
+        if !self.is_in_ring() {
             return;
         }
         self.schedule(Timer::Heartbeat, cx);
@@ -112,7 +118,7 @@ impl Pastry {
 
     /// Exchanges leaf sets with a random leaf. Its silence is noticed like that of any probe.
     pub(super) fn on_leaf_exchange(&mut self, cx: &mut Ctx<'_>) {
-        if self.status != Status::Ready {
+        if !self.is_in_ring() {
             return;
         }
         self.schedule(Timer::LeafExchange, cx);

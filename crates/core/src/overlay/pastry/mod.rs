@@ -145,6 +145,11 @@ impl Pastry {
         matches!(self.status, Status::Waiting | Status::Ok | Status::Ready)
     }
 
+    /// Says whether the leaf set is complete, so that this node has to look after it.
+    fn is_in_ring(&self) -> bool {
+        matches!(self.status, Status::Ok | Status::Ready)
+    }
+
     fn nonce(&mut self) -> Nonce {
         self.next_nonce = self.next_nonce.wrapping_add(1);
         self.next_nonce
@@ -291,7 +296,7 @@ impl Pastry {
             beside.sent = version;
             beside.told == Some(version)
         });
-        let news = self.status == Status::Ready && !told;
+        let news = self.is_in_ring() && !told;
         let leaves = if news { self.router.leaf_set().arc() } else { Vec::new() };
         cx.send(peer, Body::Pastry(Message::LeafProbe(Box::new(LeafProbe { nonce, seen, leaves }))));
     }
@@ -340,6 +345,7 @@ impl Pastry {
             self.consider_leaves(from, leaves, answered.why.only(Why::JOIN), cx);
         }
         self.continue_join(cx);
+        self.continue_verifying(cx);
     }
 
     fn handle_pong(&mut self, from: Contact, nonce: Nonce, cx: &mut Ctx<'_>) {
@@ -372,7 +378,7 @@ impl Pastry {
     fn handle_ping_via(&mut self, from: Contact, nonce: Nonce, target: Contact, cx: &mut Ctx<'_>) {
         // Only for nodes we know ourselves: otherwise anybody could have us dial anywhere.
         match self.router.get(target.id) {
-            Some(known) if self.status == Status::Ready => self.prober.relay(from, nonce, known, cx),
+            Some(known) if self.is_in_ring() => self.prober.relay(from, nonce, known, cx),
             _ => cx.refuse(Refusal::UnknownTarget),
         }
     }

@@ -45,6 +45,7 @@ impl Pastry {
             }
         }
         self.continue_join(cx);
+        self.continue_verifying(cx);
     }
 
     /// A broken path is not a dead node: others look too.
@@ -109,8 +110,12 @@ impl Pastry {
         if self.helping.as_ref().is_some_and(|helping| helping.joiner() == Some(id)) {
             self.help_next(cx);
         }
-        if self.status == Status::Ready && self.router.nodes().next().is_none() {
-            self.lose_everybody(cx);
+        if self.router.nodes().next().is_none() {
+            match self.status {
+                Status::Ready => self.lose_everybody(cx),
+                Status::Ok => self.join_failed(cx),
+                _ => {}
+            }
         }
     }
 
@@ -125,7 +130,7 @@ impl Pastry {
 
     /// Asks the farthest leaf on the side that has lost one. A whole leaf set has nothing to ask for.
     fn repair_leaf_set(&mut self, left: bool, again: bool, cx: &mut Ctx<'_>) {
-        if self.status != Status::Ready {
+        if !self.is_in_ring() {
             return;
         }
         let leaf_set = self.router.leaf_set();

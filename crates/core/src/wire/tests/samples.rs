@@ -93,6 +93,7 @@ pub(super) fn outcomes() -> Vec<Outcome> {
         Outcome::Stopped,
         Outcome::TooManyHops,
         Outcome::NoRoute,
+        Outcome::Nearest(path()),
     ]
 }
 
@@ -277,7 +278,9 @@ pub(super) fn contacts_in(body: &Body) -> Vec<Contact> {
         join.path.iter().map(|(contact, _)| *contact).chain(join.contacts.iter().copied()).collect::<Vec<_>>()
     };
     let of_receipt = |receipt: &Receipt| match &receipt.outcome {
-        Outcome::Found(path) => [of_path(path), vec![receipt.to, receipt.by]].concat(),
+        Outcome::Found(path) | Outcome::Nearest(path) => {
+            [of_path(path), vec![receipt.to, receipt.by]].concat()
+        }
         _ => vec![receipt.to, receipt.by],
     };
     match body {
