@@ -504,7 +504,7 @@ fn background_work_keeps_its_budget(subject: &Subject, seed: u64) -> Tally {
     };
     let (plenty, _) = traffic(1 << 20);
     let (little, mut world) = traffic(10);
-    assert!(little * 2 < plenty, "{little} messages with a small budget, {plenty} with a large one");
+    assert!(little * 3 < plenty * 2, "{little} messages with a small budget, {plenty} with a large one");
     // What must happen happens all the same.
     world.crash(5);
     settle(&mut world);

@@ -288,6 +288,11 @@ impl Prober {
         self.probes.iter().filter(move |probe| probe.why.has(why)).map(|probe| probe.peer.id)
     }
 
+    /// Expects no answer any more: this node was stopped for so long that none would mean anything.
+    pub fn close_all(&mut self) {
+        self.probes.clear();
+    }
+
     /// Ends all probes for one reason.
     pub fn drop_reason(&mut self, why: Why) {
         self.probes.retain_mut(|probe| {

@@ -50,10 +50,13 @@ fn churn(settings: Settings, seed: u64, loss_per_million: u32) {
         (0..200).map(|_| Id::new(u128::from(dice.roll()) << 64 | u128::from(dice.roll()))).collect();
     one_root_per_key(&world, &keys).unwrap_or_else(|problem| panic!("seed {seed}: {problem}"));
     world.run_for(Duration::from_secs(60));
-    for (index, node) in world.running() {
-        let doubted = node.overlay().as_pastry().map_or(0, |pastry| pastry.suspects().len());
-        assert_eq!(doubted, 0, "seed {seed}: node {index} doubts somebody in a quiet ring");
-    }
+    // A table entry that died is doubted when it is found out, but not for long.
+    let doubts = |world: &World| {
+        let all = world.running().filter_map(|(_, node)| node.overlay().as_pastry());
+        all.map(|pastry| pastry.suspects().len()).sum::<usize>()
+    };
+    let sure = world.run_until(Duration::from_secs(30), |world| doubts(world) == 0);
+    assert!(sure, "seed {seed}: {} doubts in a quiet ring", doubts(&world));
 }
 
 #[test]

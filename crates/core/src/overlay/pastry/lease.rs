@@ -45,9 +45,12 @@ pub(super) struct Leases {
     dead: Vec<NodeId>,
     /// After a restart: what an earlier life granted is not known. Ends when both neighbours have told.
     quiet: Option<Quiet>,
-    /// When the last round of probes began in which every leaf answered or was found dead, and when the present one did.
+    /// Up to when we knew our surroundings: every leaf had answered or was found dead.
     verified: Option<Time>,
+    /// Since when all leaves are being asked.
     verifying: Option<Time>,
+    /// When the timer was to fire. If it comes much later, we were stopped meanwhile.
+    due: Option<Time>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -157,12 +160,11 @@ impl Pastry {
         }
     }
 
-    /// Every leaf has answered, or is known to be dead.
+    /// Every leaf has answered, or is known to be dead. A joiner can not tell whether it was stopped meanwhile, so for
+    /// it only the beginning counts.
     pub(super) fn finish_verifying(&mut self) {
-        if let Some(leases) = &mut self.leases
-            && let Some(began) = leases.verifying.take()
-        {
-            leases.verified = Some(began);
+        if let Some(leases) = &mut self.leases {
+            leases.verified = leases.verifying.take();
         }
     }
 
@@ -170,6 +172,7 @@ impl Pastry {
     pub(super) fn continue_verifying(&mut self, cx: &mut Ctx<'_>) {
         let verifying = self.leases.as_ref().is_some_and(|leases| leases.verifying.is_some());
         if verifying && self.is_in_ring() && self.prober.count(Why::LEAF) == 0 {
+            self.start_verifying(cx.now);
             self.finish_verifying();
             self.seek_leases(cx);
         }
@@ -304,7 +307,7 @@ impl Pastry {
     }
 
     fn arm_leases(&mut self, cx: &mut Ctx<'_>) {
-        let Some(leases) = &self.leases else { return };
+        let Some(leases) = &mut self.leases else { return };
         let asked = |at: usize| leases.asked[at].map(|asked| asked.deadline);
         // While a question is open, its deadline stands for the renewal it is about.
         let held = (0..2).filter_map(|at| {
@@ -314,13 +317,21 @@ impl Pastry {
         let quiet = leases.quiet.map(|quiet| quiet.until);
         let times = held.chain((0..2).filter_map(asked)).chain(dead.map(|grant| grant.until)).chain(quiet);
         if let Some(earliest) = times.min() {
-            // Not in a busy loop, should something stay due.
-            cx.set_timer(Timer::Lease, earliest.since(cx.now).max(Duration::from_millis(1)));
+            // Not in a busy loop, should something stay due; and often enough to notice having been stopped.
+            let span = earliest.since(cx.now).clamp(Duration::from_millis(1), cx.config.lease / 3);
+            leases.due = Some(cx.now.after(span));
+            cx.set_timer(Timer::Lease, span);
         }
     }
 
     pub(super) fn on_lease_timer(&mut self, cx: &mut Ctx<'_>) {
         let Some(leases) = &mut self.leases else { return };
+        let late = leases.due.take().is_some_and(|due| due.after(cx.config.lease / 4) < cx.now);
+        if late {
+            // Answers that waited while we were stopped say how things were.
+            (leases.verified, leases.verifying) = (None, None);
+            self.prober.close_all();
+        }
         let mut silent = [None; 2];
         for at in 0..2 {
             if leases.held[at].is_some_and(|held| held.until <= cx.now) {
@@ -340,8 +351,8 @@ impl Pastry {
         let (kept, free): (Vec<NodeId>, Vec<NodeId>) =
             core::mem::take(&mut leases.dead).into_iter().partition(bound);
         leases.dead = kept;
-        for id in free {
-            self.forget(id, cx);
+        for peer in free.into_iter().filter_map(|id| self.router.get(id)).collect::<Vec<_>>() {
+            self.remove_dead(peer, cx);
         }
         for peer in silent.into_iter().flatten().filter_map(|id| self.router.get(id)).collect::<Vec<_>>() {
             self.on_silent(peer, cx);
@@ -383,13 +394,16 @@ impl Pastry {
     }
 
     pub(super) fn handle_lease_request(&mut self, from: Contact, request: LeaseRequest, cx: &mut Ctx<'_>) {
-        if self.leases.is_none() || !self.is_in_ring() {
-            return cx.refuse(Refusal::NotJoined);
-        }
-        if self.status == Status::Ok && !cx.config.rule(Safeguard::GrantBeforeReady) {
+        if self.leases.is_none() || !self.is_member() {
             return cx.refuse(Refusal::NotJoined);
         }
         let LeaseRequest { nonce, side, holds, leaves } = request;
+        let early = self.status == Status::Ok && !cx.config.rule(Safeguard::GrantBeforeReady);
+        if self.status == Status::Waiting || early {
+            // Here, but not sure yet of what is beside us.
+            let reply = LeaseReply { nonce, granted: false, holds: 0, leaves: Vec::new() };
+            return cx.send(from, Body::Pastry(Message::LeaseReply(Box::new(reply))));
+        }
         let mine = side.other();
         self.learn_held(from, mine, holds, cx);
         if cx.config.rule(Safeguard::AddFirst) {

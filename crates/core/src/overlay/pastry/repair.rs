@@ -66,9 +66,13 @@ impl Pastry {
 
     /// Probes found a peer dead.
     fn bury(&mut self, peer: Contact, cx: &mut Ctx<'_>) {
-        if self.keep_dead(peer, cx) {
-            return;
+        if !self.keep_dead(peer, cx) {
+            self.remove_dead(peer, cx);
         }
+    }
+
+    /// Nothing holds a dead peer in the tables any more.
+    pub(super) fn remove_dead(&mut self, peer: Contact, cx: &mut Ctx<'_>) {
         cx.note(Note::Died(peer));
         let leaf_set = self.router.leaf_set();
         let beside = [leaf_set.left().next(), leaf_set.right().next()];
