@@ -5,6 +5,7 @@ use core::ops::Deref;
 use core::time::Duration;
 
 use crate::id::Base;
+pub use crate::safeguard::Safeguard;
 
 /// Names a cluster on the wire; frames of another one are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -27,39 +28,6 @@ pub enum Ownership {
     /// An unexpired lease from the ring neighbour on the key's side: inside one connected part of the network, two
     /// nodes never deliver for one key at the same time.
     Lease,
-}
-
-/// A rule that keeps two nodes from delivering for one key. Tests leave one out to see that something catches it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Safeguard {
-    /// Deliver only with an unexpired lease on the key's side; become ready only with both.
-    ReadyNeedsLeases,
-    /// Help one joiner at a time.
-    OneJoiner,
-    /// A lease is for one side only.
-    Sides,
-    /// Whoever holds a lease from us stays in our leaf set until it has run out.
-    KeepGranted,
-    /// Put the asker into the leaf set before granting, and grant only if it is the neighbour.
-    AddFirst,
-    /// A node that had peers and lost them all delivers nothing.
-    Isolation,
-    /// A newcomer is granted a lease only when whoever holds it now knows the newcomer.
-    Displaced,
-    /// A lease is good only from the present neighbour, or from the one a nearer newcomer displaced.
-    CurrentNeighbour,
-    /// No lease while one side knows a node that would be the other's neighbour.
-    Agreement,
-    /// A node grants only if it has heard from its leaf set, or held both leases, within the last lease.
-    Verified,
-    /// A node grants as soon as its leaf set is complete, not only when it holds leases itself.
-    GrantBeforeReady,
-    /// Answers count only while their question is open.
-    SolicitedOnly,
-    /// After a restart nothing is granted or delivered before the neighbours have told what they hold.
-    RestartWaits,
-    /// A delivery that comes after the end of the lease is not executed.
-    NotAfter,
 }
 
 /// Settings as people write them. [`Settings::check`] turns them into a [`Config`].

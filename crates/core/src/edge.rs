@@ -460,6 +460,8 @@ pub enum Note {
     LeaseDisplaced,
     /// The holder of a lease was asked whether it knows a newcomer that wants it.
     LeaseRecalled,
+    /// For three leases now, this node has not been allowed to deliver.
+    LeasesOverdue,
     /// A node that has been out of touch hears its whole leaf set again before it grants anything.
     Verifying,
     /// A peer found dead stays in the leaf set until the lease it holds from us has run out.
@@ -585,6 +587,8 @@ kinds! {
         LeaseDisplaced = "lease-displaced",
         /// [`Note::LeaseRecalled`]
         LeaseRecalled = "lease-recalled",
+        /// [`Note::LeasesOverdue`]
+        LeasesOverdue = "leases-overdue",
         /// [`Note::Verifying`]
         Verifying = "verifying",
         /// [`Note::KeptDead`]
@@ -638,6 +642,7 @@ impl Note {
             Note::LeaseLost => NoteKind::LeaseLost,
             Note::LeaseDisplaced => NoteKind::LeaseDisplaced,
             Note::LeaseRecalled => NoteKind::LeaseRecalled,
+            Note::LeasesOverdue => NoteKind::LeasesOverdue,
             Note::Verifying => NoteKind::Verifying,
             Note::KeptDead(_) => NoteKind::KeptDead,
             Note::DeliverRefused => NoteKind::DeliverRefused,

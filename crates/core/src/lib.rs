@@ -47,5 +47,6 @@ pub mod node;
 pub mod overlay;
 pub mod range;
 pub mod records;
+mod safeguard;
 pub mod time;
 pub mod wire;

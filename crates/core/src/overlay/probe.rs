@@ -288,6 +288,11 @@ impl Prober {
         self.probes.iter().filter(move |probe| probe.why.has(why)).map(|probe| probe.peer.id)
     }
 
+    /// Returns the nonce of the open probe of a peer.
+    pub fn open_nonce(&self, peer: NodeId) -> Option<Nonce> {
+        self.probes.iter().find(|probe| probe.peer.id == peer).map(|probe| probe.first)
+    }
+
     /// Expects no answer any more: this node was stopped for so long that none would mean anything.
     pub fn close_all(&mut self) {
         self.probes.clear();

@@ -18,8 +18,14 @@ fn pastry() -> Subject {
         seen_for: Duration::from_secs(30),
         ..Settings::demo()
     };
-    // `echo` is the stand-in overlay's; a delivery comes too late only where a node is stopped in its tracks.
-    Subject { name: "pastry", make: Node::pastry, settings, impossible: &["echo", "deliver-refused"] }
+    // `echo` is the stand-in overlay's; a delivery comes too late only where a node is stopped in its tracks, and
+    // leases are refused for long only while links stay broken.
+    Subject {
+        name: "pastry",
+        make: Node::pastry,
+        settings,
+        impossible: &["echo", "deliver-refused", "leases-overdue"],
+    }
 }
 
 fn pastry_by_hint() -> Subject {
@@ -36,6 +42,7 @@ fn pastry_by_hint() -> Subject {
         "lease-lost",
         "lease-displaced",
         "lease-recalled",
+        "leases-overdue",
         "verifying",
         "kept-dead",
     ];

@@ -128,8 +128,7 @@ fn chaos(seed: u64, without: Option<Safeguard>) -> Result<(), String> {
         if let Err(broken) = world.run_watched(span, |world| one_deliverer_per_key(world, &keys)) {
             if std::env::var("KRINGLE_SHOW").is_ok() {
                 for (index, node) in world.running() {
-                    let shown = node.overlay().as_pastry().map(|p| p.show(world.now())).unwrap_or_default();
-                    println!("{index} {shown}");
+                    println!("{index} {:?}", node.overlay());
                 }
                 println!("cuts {:?} stopped {:?}", damage.cuts, damage.stopped);
             }

@@ -487,7 +487,11 @@ impl Pastry {
         let taken = self.router.leaf_set().get(joiner.id).is_some_and(|known| {
             known.incarnation > joiner.incarnation
                 || known.incarnation == joiner.incarnation && known.addr != joiner.addr
+                || known.incarnation < joiner.incarnation && !cx.config.rule(Safeguard::NewLife)
         });
+        if taken && !cx.config.rule(Safeguard::NewLife) {
+            return refuse(JoinRefusal::Busy, cx);
+        }
         if taken || joiner.id == self.router.me().id {
             return refuse(JoinRefusal::IdTaken, cx);
         }

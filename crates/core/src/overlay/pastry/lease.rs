@@ -49,6 +49,8 @@ pub(super) struct Leases {
     verified: Option<Time>,
     /// Since when all leaves are being asked.
     verifying: Option<Time>,
+    /// Since when we may not deliver; moved on when that was reported.
+    idle: Option<Time>,
     /// When the timer was to fire. If it comes much later, we were stopped meanwhile.
     due: Option<Time>,
 }
@@ -333,14 +335,14 @@ impl Pastry {
             self.prober.close_all();
         }
         let mut silent = [None; 2];
-        for at in 0..2 {
+        for (at, silent) in silent.iter_mut().enumerate() {
             if leases.held[at].is_some_and(|held| held.until <= cx.now) {
                 leases.held[at] = None;
                 cx.note(Note::LeaseLost);
             }
             if let Some(asked) = leases.asked[at].filter(|asked| asked.deadline <= cx.now) {
                 leases.asked[at] = None;
-                silent[at] = asked.nonce.map(|_| asked.peer);
+                *silent = asked.nonce.map(|_| asked.peer);
             }
         }
         if leases.quiet.is_some_and(|quiet| quiet.until <= cx.now) {
@@ -357,9 +359,21 @@ impl Pastry {
         for peer in silent.into_iter().flatten().filter_map(|id| self.router.get(id)).collect::<Vec<_>>() {
             self.on_silent(peer, cx);
         }
+        self.report_idleness(cx);
         self.verify(cx);
         self.become_ready(cx);
         self.seek_leases(cx);
+    }
+
+    /// Neighbours that refuse for long have a reason somebody should look into. There is no way around them.
+    fn report_idleness(&mut self, cx: &mut Ctx<'_>) {
+        let idle = self.is_in_ring() && self.entitled_until(cx.now, cx.config).is_none();
+        let Some(leases) = &mut self.leases else { return };
+        leases.idle = if idle { leases.idle.or(Some(cx.now)) } else { None };
+        if leases.idle.is_some_and(|since| cx.now.since(since) >= cx.config.lease * 3) {
+            leases.idle = Some(cx.now);
+            cx.note(Note::LeasesOverdue);
+        }
     }
 
     /// A peer was found dead. Returns whether it has to stay until its lease has run out.
@@ -500,15 +514,19 @@ impl Pastry {
     pub(super) fn handle_lease_reply(&mut self, from: Contact, reply: LeaseReply, cx: &mut Ctx<'_>) {
         let missing = self.is_missing(&reply.leaves, cx.config);
         let Some(leases) = &mut self.leases else { return cx.refuse(Refusal::Unsolicited) };
+        let solicited = cx.config.rule(Safeguard::SolicitedOnly);
         let open = |asked: &Option<Asked>| {
-            asked.is_some_and(|asked| asked.peer == from.id && asked.nonce == Some(reply.nonce))
+            asked.is_some_and(|asked| {
+                asked.peer == from.id && (asked.nonce == Some(reply.nonce) || !solicited)
+            })
         };
         let Some(at) = leases.asked.iter().position(open) else { return cx.refuse(Refusal::Unsolicited) };
         let Some(asked) = leases.asked[at].take() else { return };
         let granted = reply.granted && !missing;
         if granted {
             let (until, renew) = (cx.config.lease_held(), cx.config.lease / 3);
-            let (until, renew) = (asked.sent.after(until), asked.sent.after(renew));
+            let start = if cx.config.rule(Safeguard::CountFromAsking) { asked.sent } else { cx.now };
+            let (until, renew) = (start.after(until), start.after(renew));
             leases.held[at] = Some(Held { from: from.id, nonce: reply.nonce, until, renew, nearer: None });
             self.had_peers = true;
             cx.note(Note::LeaseGranted);

@@ -7,6 +7,7 @@ use core::time::Duration;
 use super::join::own_join;
 use super::leaf_set::Source;
 use super::{AskFor, JoinReply, Pastry, What};
+use crate::config::Safeguard;
 use crate::contact::Contact;
 use crate::edge::{Ctx, Note, Refusal, Timer};
 use crate::id::NodeId;
@@ -195,6 +196,9 @@ impl Pastry {
             return;
         }
         self.schedule(Timer::Heal, cx);
+        if !cx.config.rule(Safeguard::Heal) {
+            return;
+        }
         self.gone.retain(|(_, since)| cx.now.since(*since) < GONE_AT_ALL);
         let seldom = cx.dice.below(SELDOM) == 0;
         let gone = self.gone.iter().filter(|(_, since)| seldom || cx.now.since(*since) < GONE_LATELY);

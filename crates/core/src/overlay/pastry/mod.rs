@@ -2,9 +2,7 @@
 //!
 //! This file owns the state and dispatches; [`router`] decides where messages go; `join` brings a node in and helps
 //! others in; `candidates` decides who enters the tables; `repair` deals with death and departure; `maintenance`
-//! keeps tables good in the background, within a traffic budget.
-//!
-//! Ownership is a hint for now: a node delivers for the keys its leaf set says are its own.
+//! keeps tables good in the background, within a traffic budget; `lease` decides who may deliver.
 
 mod candidates;
 mod join;
@@ -28,7 +26,7 @@ use router::Router;
 use super::probe::{Prober, Why};
 use super::proximity::ProximityCache;
 use super::{Memory, NextHop, Overlay, Status};
-use crate::config::{Config, Metric};
+use crate::config::{Config, Metric, Safeguard};
 use crate::contact::{Contact, Proximity};
 use crate::edge::{Ctx, Event, Failure, Note, Output, Refusal, Reply, RequestId, Timer};
 use crate::id::{Key, NodeId};
@@ -124,20 +122,6 @@ impl Pastry {
     /// Returns the peers this node doubts.
     pub fn suspects(&self) -> &[NodeId] {
         self.prober.suspects()
-    }
-
-    /// TEMP
-    pub fn show(&self, now: Time) -> alloc::string::String {
-        alloc::format!(
-            "{:?} {:?} whole={} ring={:?} suspects={:?} leases={:?} now={:?}",
-            self.me(),
-            self.status,
-            self.router.leaf_set().is_whole(),
-            self.router.leaf_set().members(),
-            self.prober.suspects(),
-            self.leases,
-            now
-        )
     }
 
     /// Says whether peers may count on this node.
@@ -323,7 +307,11 @@ impl Pastry {
     }
 
     fn handle_leaf_reply(&mut self, from: Contact, reply: LeafReply, cx: &mut Ctx<'_>) {
-        let Some(answered) = self.prober.answer(from.id, reply.nonce, true, cx) else {
+        let nonce = match self.prober.open_nonce(from.id) {
+            Some(open) if !cx.config.rule(Safeguard::SolicitedOnly) => open,
+            _ => reply.nonce,
+        };
+        let Some(answered) = self.prober.answer(from.id, nonce, true, cx) else {
             return cx.refuse(Refusal::Unsolicited);
         };
         self.on_alive(answered.cleared, from, cx);
@@ -482,6 +470,7 @@ impl Overlay for Pastry {
             return false;
         }
         match self.router.get(from.id) {
+            Some(known) if known.incarnation != from.incarnation && !cx.config.rule(Safeguard::NewLife) => {}
             Some(known) if from.incarnation < known.incarnation => {
                 cx.refuse(Refusal::StaleIncarnation);
                 return false;

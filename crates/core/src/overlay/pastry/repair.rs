@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use super::leaf_set::Source;
 use super::routing_table::Removal;
 use super::{AskFor, Message, Pastry, What};
+use crate::config::Safeguard;
 use crate::contact::Contact;
 use crate::edge::{Ctx, Event, Failure, Note, Output, Refusal, Reply, RequestId, Timer};
 use crate::id::NodeId;
@@ -170,6 +171,9 @@ impl Pastry {
     /// one we would claim keys that belong to those between.
     /// A search that has failed begins elsewhere: the nearest node may be mistaken, or lie.
     fn seek(&mut self, left: bool, again: bool, cx: &mut Ctx<'_>) {
+        if !cx.config.rule(Safeguard::SeekSide) {
+            return;
+        }
         let me = self.router.me().id;
         let distance = |id: NodeId| if left { id.clockwise_to(me) } else { me.clockwise_to(id) };
         let suspects = self.prober.suspects();
@@ -223,6 +227,7 @@ impl Pastry {
     /// Somebody says a node is dead. That is a reason to look, not to believe.
     pub(super) fn handle_obituary(&mut self, dead: Contact, cx: &mut Ctx<'_>) {
         match self.router.get(dead.id) {
+            Some(known) if !cx.config.rule(Safeguard::OwnProbes) => self.bury(known, cx),
             Some(known) if known.incarnation == dead.incarnation => self.probe(known, Why::WATCH, cx),
             _ => {}
         }
@@ -234,8 +239,12 @@ impl Pastry {
         }
         let sides = leaves.iter().map(|leaf| self.router.leaf_set().side_of(leaf.id, from.id, &leaves));
         let sides: Vec<Source> = sides.collect();
-        self.release(from.id);
-        self.forget(from.id, cx);
+        if cx.config.rule(Safeguard::ReturnLeases) {
+            self.release(from.id);
+        }
+        if !self.keep_dead(from, cx) {
+            self.forget(from.id, cx);
+        }
         for (contact, source) in leaves.into_iter().zip(sides) {
             self.consider(contact, source, Why::VET, cx);
         }

@@ -1,0 +1,54 @@
+//! The rules that keep a ring one ring and a key with one deliverer, by name.
+//!
+//! Each exists because something goes wrong without it. Builds with the feature `mutants` can leave one out, so that
+//! tests and the model checker show what: a rule that nobody misses is not understood.
+
+use crate::kinds::kinds;
+
+kinds! {
+    /// A rule of the protocol.
+    pub enum Safeguard {
+        /// deliver only with unexpired leases of both sides; become ready only then.
+        ReadyNeedsLeases = "ready-needs-leases",
+        /// help one joiner at a time.
+        OneJoiner = "one-joiner",
+        /// a lease is for one side only.
+        Sides = "sides",
+        /// whoever holds a lease from us stays in our leaf set until it has run out.
+        KeepGranted = "keep-granted",
+        /// the asker enters the leaf set before it is granted a lease, and only the neighbour is granted one.
+        AddFirst = "add-first",
+        /// a node that had peers and lost them all delivers nothing.
+        Isolation = "isolation",
+        /// answers count only while their question is open.
+        SolicitedOnly = "solicited-only",
+        /// a later incarnation replaces an earlier one at once, and an earlier one is not listened to.
+        NewLife = "new-life",
+        /// the holder counts its lease from asking, the grantor from being asked.
+        CountFromAsking = "count-from-asking",
+        /// leases go by a clock that neither jumps nor stops. Kept by drivers.
+        SteadyClock = "steady-clock",
+        /// a delivery that comes after the end of the lease is not executed. Kept by drivers.
+        NotAfter = "not-after",
+        /// after a restart nothing is granted or delivered before the neighbours have told what they hold.
+        RestartWaits = "restart-waits",
+        /// only own probes find a peer dead; a report is a reason to probe.
+        OwnProbes = "own-probes",
+        /// vanished peers are asked for their ring.
+        Heal = "heal",
+        /// a polite leaver gives its leases back.
+        ReturnLeases = "return-leases",
+        /// A newcomer is granted a lease only when whoever holds it now knows the newcomer.
+        Displaced = "displaced",
+        /// A lease is good only from the present neighbour, or from the one a nearer newcomer displaced.
+        CurrentNeighbour = "current-neighbour",
+        /// No lease while one side knows a node that would be the other's neighbour.
+        Agreement = "agreement",
+        /// A node grants only if it has lately heard from its whole leaf set, or held both leases.
+        Verified = "verified",
+        /// A node grants as soon as its leaf set is complete, not only when it holds leases itself.
+        GrantBeforeReady = "grant-before-ready",
+        /// A node that lost a whole side of its leaf set looks for the nearest node there.
+        SeekSide = "seek-side",
+    }
+}
