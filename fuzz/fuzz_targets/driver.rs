@@ -216,7 +216,7 @@ impl Driver {
                 self.feed(Input::Message { from, body: Body::Pastry(Message::JoinReply(Box::new(reply))) });
             }
             Some(_) => {}
-            None => self.advance(Duration::from_secs(1)),
+            None => self.advance(Duration::from_millis(200)),
         }
     }
 

@@ -17,12 +17,12 @@ usage: cargo xtask <chore>
 
   test                everything a change has to pass
   tidy                style as a test, the examples of README.md included
-  bench NAME [ARG]..  one benchmark, with its own arguments; NAME is one of: core
+  bench NAME [ARG]..  one benchmark, with its own arguments; NAME is one of: core, leases
   fuzz [SECONDS]      every fuzz target for that long (60 unless told), from a fixed seed
 ";
 
 /// Benchmarks by name: the example of `kringle-sim` that holds each.
-const BENCHMARKS: [(&str, &str); 1] = [("core", "bench_core")];
+const BENCHMARKS: [(&str, &str); 2] = [("core", "bench_core"), ("leases", "bench_leases")];
 
 const FUZZ_SECONDS: u64 = 60;
 

@@ -110,6 +110,7 @@ impl Courier {
         let room = known.is_some() || self.transits.len() < usize::from(cx.config.transits);
         let join = matches!(routed.payload, Payload::Join(_));
         let taken = room
+            && !overlay.is_waking(cx.now)
             && match overlay.status() {
                 Status::Ready | Status::Ok | Status::Waiting => true,
                 // Whoever looks for its ring may be found by another who does.
@@ -125,8 +126,10 @@ impl Courier {
             cx.refuse(if room { Refusal::NotJoined } else { Refusal::Full });
             return None;
         }
-        if known.is_some() {
-            // The acknowledgement was lost, the message was not: we are looking after it already.
+        let is_app = matches!(routed.payload, Payload::App(_));
+        if known.is_some() || is_app && self.has_seen(routed.origin.id, routed.serial) {
+            // The acknowledgement was lost, the message was not: we are looking after it, or have delivered it. By now it may
+            // belong to another node, which could not know.
             cx.note(Note::Duplicate);
             return None;
         }
@@ -260,6 +263,10 @@ impl Courier {
             }
             Payload::Join(_) => Some(Ended::Overlay(routed)),
         }
+    }
+
+    fn has_seen(&self, origin: NodeId, serial: u32) -> bool {
+        self.seen.as_ref().is_some_and(|seen| seen.set.contains(&(origin, serial)))
     }
 
     /// Remembers a delivery. `false` if it is remembered already.

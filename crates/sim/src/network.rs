@@ -66,6 +66,12 @@ impl Network {
         self.cut(b, a);
     }
 
+    /// Mends both directions of a link.
+    pub fn mend_both(&mut self, a: u32, b: u32) {
+        self.cuts.remove(&(a, b));
+        self.cuts.remove(&(b, a));
+    }
+
     /// Mends everything.
     pub fn mend(&mut self) {
         self.cuts.clear();

@@ -257,6 +257,11 @@ impl World {
         self.slots[node as usize].paused.get_or_insert_default();
     }
 
+    /// Says whether a node is stopped in its tracks.
+    pub fn is_paused(&self, node: u32) -> bool {
+        self.slots[node as usize].paused.is_some()
+    }
+
     /// Lets a paused node go on: first its timers that came due, then what has arrived.
     pub fn resume(&mut self, node: u32) {
         let Some(arrived) = self.slots[node as usize].paused.take() else { return };
@@ -599,6 +604,11 @@ impl World {
     /// Returns what applications were given so far.
     pub fn deliveries(&self) -> &[Delivery] {
         &self.deliveries
+    }
+
+    /// Takes what applications were given so far.
+    pub fn take_deliveries(&mut self) -> Vec<Delivery> {
+        std::mem::take(&mut self.deliveries)
     }
 
     /// Starts to record every message that arrives.

@@ -54,6 +54,10 @@ impl Overlay for Echo {
         Some(Time::from_micros(u64::MAX))
     }
 
+    fn is_waking(&self, _: Time) -> bool {
+        false
+    }
+
     fn has_leases(&self) -> bool {
         false
     }

@@ -67,6 +67,10 @@ pub trait Overlay {
     /// Says until when this node may deliver keys that are [`NextHop::Here`]; `None`: not now.
     fn entitled(&self, now: Time, config: &Config) -> Option<Time>;
 
+    /// Says whether this node was stopped for long and has only just gone on: what reaches it now may have waited, and
+    /// whoever sent it has found another way.
+    fn is_waking(&self, now: Time) -> bool;
+
     /// Says whether delivering depends on time at all.
     fn has_leases(&self) -> bool;
 
@@ -231,6 +235,10 @@ impl Overlay for AnyOverlay {
 
     fn entitled(&self, now: Time, config: &Config) -> Option<Time> {
         each!(self, o => o.entitled(now, config))
+    }
+
+    fn is_waking(&self, now: Time) -> bool {
+        each!(self, o => o.is_waking(now))
     }
 
     fn has_leases(&self) -> bool {

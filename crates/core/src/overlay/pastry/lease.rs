@@ -53,6 +53,8 @@ pub(super) struct Leases {
     idle: Option<Time>,
     /// When the timer was to fire. If it comes much later, we were stopped meanwhile.
     due: Option<Time>,
+    /// Until when what arrives may have waited while we were stopped.
+    awake: Option<Time>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -228,7 +230,7 @@ impl Pastry {
                 continue;
             };
             if leases.held[at].is_none() && alone {
-                // Everything was ours, and what is left still is for a while.
+                // Everything was ours, and what is left still is until somebody else can be entitled.
                 let until = cx.now.after(cx.config.lease_held());
                 leases.held[at] = Some(Held { from: me, nonce: 0, until, renew: cx.now, nearer: None });
             }
@@ -332,6 +334,7 @@ impl Pastry {
         if late {
             // Answers that waited while we were stopped say how things were.
             (leases.verified, leases.verifying) = (None, None);
+            leases.awake = Some(cx.now.after(cx.config.hop_timeout_max));
             self.prober.close_all();
         }
         let mut silent = [None; 2];
@@ -412,6 +415,7 @@ impl Pastry {
             return cx.refuse(Refusal::NotJoined);
         }
         let LeaseRequest { nonce, side, holds, leaves } = request;
+        let me = self.router.me().id;
         let early = self.status == Status::Ok && !cx.config.rule(Safeguard::GrantBeforeReady);
         if self.status == Status::Waiting || early {
             // Here, but not sure yet of what is beside us.
@@ -433,6 +437,10 @@ impl Pastry {
         let Some(leases) = &mut self.leases else { return };
         if granted {
             self.had_peers = true;
+            // What a ring of one had all along, nobody else has promised to respect: it ends with the first grant.
+            for held in leases.held.iter_mut().filter(|held| held.is_some_and(|held| held.from == me)) {
+                *held = None;
+            }
             leases.granted.retain(|grant| (grant.to, grant.side) != (from.id, mine) && grant.until > cx.now);
             let until = cx.now.after(cx.config.lease_granted());
             leases.granted.push(Grant { to: from.id, side: mine, nonce, until, nearer: None });
@@ -612,6 +620,10 @@ impl Pastry {
 }
 
 impl Leases {
+    pub(super) fn is_waking(&self, now: Time) -> bool {
+        self.awake.is_some_and(|awake| now < awake)
+    }
+
     /// How much longer we hold something from a peer, in milliseconds, rounded up.
     fn holds(&self, from: NodeId, now: Time) -> u32 {
         let held = self.held.iter().flatten().filter(|held| held.from == from && held.until > now);

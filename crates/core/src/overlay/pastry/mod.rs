@@ -423,6 +423,10 @@ impl Overlay for Pastry {
         self.entitled_until(now, config)
     }
 
+    fn is_waking(&self, now: Time) -> bool {
+        self.leases.as_ref().is_some_and(|leases| leases.is_waking(now))
+    }
+
     fn has_leases(&self) -> bool {
         self.leases.is_some()
     }
