@@ -91,7 +91,8 @@ impl Driver {
             transits: 1,
             seen: 1,
             requests: 1,
-            probes: 1,
+            // Two sides, two probes: a node with an empty side is never entitled.
+            probes: 2,
             probe_attempts: 1,
             probe_relays: 0,
             help_queue: 0,

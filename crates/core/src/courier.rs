@@ -36,6 +36,18 @@ struct Seen {
     order: VecDeque<(Time, NodeId, u32)>,
 }
 
+impl Seen {
+    /// Forgets what is too old, and the oldest beyond what may be kept.
+    fn expire(&mut self, most: usize, cx: &Ctx<'_>) {
+        while let Some(&(at, id, old)) = self.order.front()
+            && (cx.now.since(at) >= cx.config.seen_for || self.order.len() >= most)
+        {
+            self.order.pop_front();
+            self.set.remove(&(id, old));
+        }
+    }
+}
+
 /// A message this node looks after.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Transit {
@@ -127,7 +139,7 @@ impl Courier {
             return None;
         }
         let is_app = matches!(routed.payload, Payload::App(_));
-        if known.is_some() || is_app && self.has_seen(routed.origin.id, routed.serial) {
+        if known.is_some() || is_app && self.has_seen(routed.origin.id, routed.serial, cx) {
             // The acknowledgement was lost, the message was not: we are looking after it, or have delivered it. By now it may
             // belong to another node, which could not know.
             cx.note(Note::Duplicate);
@@ -265,22 +277,20 @@ impl Courier {
         }
     }
 
-    fn has_seen(&self, origin: NodeId, serial: u32) -> bool {
-        self.seen.as_ref().is_some_and(|seen| seen.set.contains(&(origin, serial)))
+    fn has_seen(&mut self, origin: NodeId, serial: u32, cx: &Ctx<'_>) -> bool {
+        self.seen.as_mut().is_some_and(|seen| {
+            seen.expire(usize::MAX, cx);
+            seen.set.contains(&(origin, serial))
+        })
     }
 
     /// Remembers a delivery. `false` if it is remembered already.
     fn remember(&mut self, origin: NodeId, serial: u32, cx: &mut Ctx<'_>) -> bool {
-        let Seen { set, order } = &mut **self.seen.get_or_insert_default();
-        while let Some(&(at, id, old)) = order.front()
-            && (cx.now.since(at) >= cx.config.seen_for || order.len() >= usize::from(cx.config.seen))
-        {
-            order.pop_front();
-            set.remove(&(id, old));
-        }
-        let new = set.insert((origin, serial));
+        let seen = &mut **self.seen.get_or_insert_default();
+        seen.expire(cx.config.seen.into(), cx);
+        let new = seen.set.insert((origin, serial));
         if new {
-            order.push_back((cx.now, origin, serial));
+            seen.order.push_back((cx.now, origin, serial));
         }
         new
     }

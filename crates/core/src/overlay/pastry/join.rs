@@ -419,6 +419,7 @@ impl Pastry {
     /// Pauses, longer each time, and starts over.
     pub(super) fn join_failed(&mut self, cx: &mut Ctx<'_>) {
         if matches!(self.status, Status::Waiting | Status::Ok) {
+            self.drop_leases();
             self.set_status(Status::Joining, cx);
         }
         let Some(joining) = &mut self.joining else { return };
