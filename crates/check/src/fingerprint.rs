@@ -8,8 +8,8 @@ use std::hash::Hasher;
 
 use kringle_core::time::Time;
 
-/// What lies farther back than any lease or time-out lasts, in microseconds.
-const PAST: i128 = 2_000_000;
+/// What lies farther back than any lease, time-out or span of a model lasts, in microseconds.
+const PAST: i128 = 3_000_000;
 /// What lies farther ahead than a model looks: periodic upkeep.
 const AHEAD: i128 = 20_000_000;
 /// Numbers from here on are nonces: `StillDice` starts them high, and everything that is counted stays small.

@@ -10,8 +10,10 @@
 pub mod action;
 pub mod explore;
 mod fingerprint;
+pub mod gate;
 pub mod model;
 pub mod plan;
 mod properties;
+pub mod replay;
 pub mod schedule;
 pub mod state;

@@ -107,11 +107,14 @@ impl Ring {
     fn faults(&self, state: &State, actions: &mut Vec<Action>) {
         let left = &state.left;
         let count = state.slots.len() as u8;
+        let calm = state.now >= state.since.after(self.plan.lull);
         for node in 0..count {
             let slot = &state.slots[usize::from(node)];
             let runs = slot.node.is_some();
             if runs && slot.paused.is_some() {
-                actions.push(Action::Resume(node));
+                if calm {
+                    actions.push(Action::Resume(node));
+                }
                 continue;
             }
             if runs && !slot.told {
@@ -127,22 +130,26 @@ impl Ring {
             if !runs && left.restarts.0 > 0 {
                 actions.push(Action::Restart(node));
             }
-            if runs && left.routes.0 > 0 {
+            let ready = slot.node.as_ref().is_some_and(|node| node.status() == Status::Ready);
+            if ready && left.routes.0 > 0 {
                 actions.push(Action::Route(node));
             }
-            if left.cut_offs.0 > 0 {
+            if left.cut_offs.0 > 0 && state.cuts.is_empty() {
                 actions.push(Action::CutOff(node));
             }
             for other in (0..count).filter(|other| *other != node) {
-                if runs && left.suspicions.0 > 0 && state.slots[usize::from(other)].node.is_some() {
-                    actions.push(Action::Suspect(node, other));
+                let suspect = Action::Suspect(node, other);
+                let exists = state.slots[usize::from(other)].node.is_some();
+                // Only whom a node knows can it find dead; trying is the way to see that.
+                if runs && exists && left.suspicions.0 > 0 && self.after(state, suspect).is_some() {
+                    actions.push(suspect);
                 }
-                if left.cuts.0 > 0 && node < other {
+                if left.cuts.0 > 0 && node < other && !state.cuts.contains(&(node, other)) {
                     actions.push(Action::Cut(node, other));
                 }
             }
         }
-        if !state.cuts.is_empty() {
+        if calm && !state.cuts.is_empty() {
             actions.push(Action::Mend);
         }
     }

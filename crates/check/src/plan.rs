@@ -59,6 +59,8 @@ pub struct Plan {
     pub faults: Faults,
     /// How far a model looks beyond the last thing that went wrong.
     pub span: Duration,
+    /// How long after that at the earliest a paused node goes on, and links are mended.
+    pub lull: Duration,
     /// How often neighbours are checked. Beyond the horizon if nobody has to be found dead.
     pub heartbeat: Duration,
     /// The first byte of the key users send to.
@@ -110,6 +112,7 @@ const BASE: Plan = Plan {
     leaf_set: 4,
     faults: NONE,
     span: Duration::from_millis(1600),
+    lull: Duration::ZERO,
     heartbeat: UPKEEP,
     key: 0x28,
     sometimes: &[],
@@ -181,10 +184,10 @@ pub const PLANS: &[Plan] = &[
     },
     Plan {
         name: "suspected-joiner",
-        about: "two ready nodes, one joiner, one false suspicion",
+        about: "two ready nodes, one joiner, one false suspicion, two moments pass with messages in flight",
         ids: &[0x10, 0x90, 0x30],
         ready: 2,
-        faults: Faults { suspicions: Count(1), ..NONE },
+        faults: Faults { suspicions: Count(1), late: Count(2), ..NONE },
         sometimes: &[Sometimes::Joined, Sometimes::TwoDeliver, Sometimes::LeaseLost],
         ..BASE
     },
@@ -220,11 +223,14 @@ pub const PLANS: &[Plan] = &[
         ..BASE
     },
     Plan {
-        name: "pause-of-three",
-        about: "three ready nodes, one of them paused while a message is delivered to it",
+        name: "long-pause",
+        about: "three ready nodes, one paused before it gives a message to its application, until it is taken for dead",
         ids: &[0x10, 0x50, 0x90],
         ready: 3,
-        faults: Faults { pauses: Count(1), routes: Count(1), suspicions: Count(1), ..NONE },
+        faults: Faults { pauses: Count(1), routes: Count(1), ..NONE },
+        heartbeat: Duration::from_millis(400),
+        lull: Duration::from_millis(2100),
+        span: Duration::from_millis(2400),
         sometimes: &[Sometimes::TwoDeliver, Sometimes::LeaseLost, Sometimes::Delivered],
         ..BASE
     },
@@ -234,6 +240,16 @@ pub const PLANS: &[Plan] = &[
         ids: &[0x10, 0x50, 0x90],
         ready: 3,
         faults: Faults { crashes: Count(1), restarts: Count(1), ..NONE },
+        sometimes: &[Sometimes::TwoDeliver, Sometimes::LeaseLost, Sometimes::Returned],
+        ..BASE
+    },
+    Plan {
+        name: "restarts",
+        about: "three ready nodes, two crash and come back at once, two false suspicions",
+        ids: &[0x10, 0x50, 0x90],
+        ready: 3,
+        faults: Faults { crashes: Count(2), restarts: Count(2), suspicions: Count(2), ..NONE },
+        span: Duration::from_millis(400),
         sometimes: &[Sometimes::TwoDeliver, Sometimes::LeaseLost, Sometimes::Returned],
         ..BASE
     },

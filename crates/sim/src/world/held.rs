@@ -81,8 +81,13 @@ impl World {
 
     /// Lets a message arrive. A paused node gets it when it goes on.
     pub fn deliver_held(&mut self, at: usize) {
-        let Some(HeldMessage { to, sender, body, .. }) = self.take_held(at) else { return };
-        let input = Input::Message { from: sender, body };
+        if let Some(HeldMessage { to, sender, body, .. }) = self.take_held(at) {
+            self.arrive(to, Input::Message { from: sender, body });
+        }
+    }
+
+    /// Lets something arrive at a node that nobody here has sent.
+    pub fn arrive(&mut self, to: u32, input: Input) {
         if let Some(arrived) = &mut self.slots[to as usize].paused {
             return arrived.push(input);
         }
