@@ -322,7 +322,9 @@ impl Driver {
         match output {
             Output::Send { to, body, .. } => self.send(to, body),
             Output::Forward { to, routed } => self.send(to, Body::Routed(*routed)),
-            Output::Deliver { routed, .. } => self.delivered.push((routed.origin, routed.serial, routed.hops)),
+            Output::Deliver { routed, .. } => {
+                self.delivered.push((routed.origin, routed.serial, routed.hops))
+            }
             Output::SetTimer { timer, at } => {
                 self.timers.insert(timer, at);
             }

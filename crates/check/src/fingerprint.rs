@@ -30,7 +30,12 @@ pub(crate) struct Fingerprint {
 
 impl Fingerprint {
     pub(crate) fn at(now: Time) -> Fingerprint {
-        Fingerprint { hash: 0x243f_6a88_85a3_08d3, now: now.micros().into(), nonces: Vec::new(), frozen: false }
+        Fingerprint {
+            hash: 0x243f_6a88_85a3_08d3,
+            now: now.micros().into(),
+            nonces: Vec::new(),
+            frozen: false,
+        }
     }
 
     /// Hashes something by itself, with the nonces numbered so far.
@@ -130,8 +135,8 @@ mod tests {
     #[test]
     fn nonces_count_by_what_they_are_equal_to() {
         let high = 1_u32 << 24;
-        assert_eq!(of(0, [high, high + 1, high]), of(0, [high + 7, high + 3, high + 7]));
-        assert_ne!(of(0, [high, high + 1, high]), of(0, [high, high + 1, high + 1]));
-        assert_ne!(of(0, [1_u32, 2]), of(0, [2_u32, 1]));
+        assert_eq!(of(0, (high, high + 1, high)), of(0, (high + 7, high + 3, high + 7)));
+        assert_ne!(of(0, (high, high + 1, high)), of(0, (high, high + 1, high + 1)));
+        assert_ne!(of(0, (1_u32, 2_u32)), of(0, (2_u32, 1_u32)));
     }
 }

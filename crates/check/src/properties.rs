@@ -25,7 +25,7 @@ pub(crate) fn of(plan: &Plan) -> Vec<Property<Ring>> {
         Property::always("the deliverer is the nearest", |ring, state| nearer_one(ring, state).is_none()),
         Property::always("nodes keep their own rules", |_, state: &State| state.broken.is_none()),
         Property::always("left in peace, the ring is whole", |ring: &Ring, state: &State| {
-            let sampled = ring.rest_every > 0 && state.fingerprint() % ring.rest_every == 0;
+            let sampled = ring.rest_every > 0 && state.fingerprint().is_multiple_of(ring.rest_every);
             !sampled || comes_to_rest(ring, state).is_ok()
         }),
     ];
@@ -33,9 +33,9 @@ pub(crate) fn of(plan: &Plan) -> Vec<Property<Ring>> {
         Sometimes::Joined => Property::sometimes("a joiner becomes ready", |ring: &Ring, state: &State| {
             state.running().any(|(node, n)| node >= ring.plan().ready && n.status() == Status::Ready)
         }),
-        Sometimes::TwoDeliver => Property::sometimes("two nodes deliver", |ring, state| {
-            entitled(ring, state).count() > 1
-        }),
+        Sometimes::TwoDeliver => {
+            Property::sometimes("two nodes deliver", |ring, state| entitled(ring, state).count() > 1)
+        }
         Sometimes::LeaseLost => Property::sometimes("a ready node may not deliver", |ring: &Ring, state| {
             let ready = state.running().filter(|(_, node)| node.status() == Status::Ready).count();
             entitled(ring, state).count() < ready
@@ -50,7 +50,9 @@ pub(crate) fn of(plan: &Plan) -> Vec<Property<Ring>> {
         Sometimes::Returned => Property::sometimes("a restarted node is ready", |_, state: &State| {
             state.running().any(|(_, n)| n.me().incarnation > 1 && n.status() == Status::Ready)
         }),
-        Sometimes::Delivered => Property::sometimes("a message is delivered", |_, state: &State| state.delivered),
+        Sometimes::Delivered => {
+            Property::sometimes("a message is delivered", |_, state: &State| state.delivered)
+        }
     }));
     all
 }
@@ -65,9 +67,7 @@ fn entitled<'a>(ring: &'a Ring, state: &'a State) -> impl Iterator<Item = (u8, &
 
 /// Returns a key and two nodes that would both deliver it (P-S1).
 pub(crate) fn two_deliverers(ring: &Ring, state: &State) -> Option<(Key, u8, u8)> {
-    if entitled(ring, state).nth(1).is_none() {
-        return None;
-    }
+    entitled(ring, state).nth(1)?;
     ring.keys.iter().find_map(|key| {
         let mut delivers = entitled(ring, state).filter(|(_, n)| n.delivers(*key, state.now, ring.config()));
         let (first, _) = delivers.next()?;
@@ -124,7 +124,10 @@ fn is_whole(ring: &Ring, state: &State) -> Result<(), String> {
         let exact = true_leaves(node.me().id, &live, ring.config().leaf_side()) == found;
         if node.status() != Status::Ready || !exact {
             let status = node.status();
-            return Err(format!("node {index} is {status:?}, its leaf set is {}", if exact { "right" } else { "wrong" }));
+            return Err(format!(
+                "node {index} is {status:?}, its leaf set is {}",
+                if exact { "right" } else { "wrong" }
+            ));
         }
     }
     Ok(())

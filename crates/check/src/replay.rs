@@ -108,7 +108,8 @@ impl Driven<'_> {
     }
 
     fn join(&mut self, node: u8) {
-        let seeds: Vec<u32> = (0..self.ring.plan().ready).filter(|seed| *seed != node).map(u32::from).collect();
+        let seeds: Vec<u32> =
+            (0..self.ring.plan().ready).filter(|seed| *seed != node).map(u32::from).collect();
         self.world.join(node.into(), &seeds);
     }
 
@@ -120,7 +121,8 @@ impl Driven<'_> {
         let from = self.world.contact(third);
         self.world.arrive(by.into(), Input::Message { from, body });
         let new = self.world.held().iter().skip(sent);
-        let ping = new.map(|held| (held.to, held.kind())).position(|sent| sent == (of.into(), BodyKind::Ping));
+        let ping =
+            new.map(|held| (held.to, held.kind())).position(|sent| sent == (of.into(), BodyKind::Ping));
         ping.inspect(|at| self.world.drop_held(sent + at)).is_some()
     }
 

@@ -37,8 +37,7 @@ impl FromStr for Schedule {
 
     /// Reads what `Display` wrote. Lines that are neither a heading nor a numbered step are remarks.
     fn from_str(text: &str) -> Result<Schedule, String> {
-        let mut schedule =
-            Schedule { model: String::new(), property: String::new(), actions: Vec::new() };
+        let mut schedule = Schedule { model: String::new(), property: String::new(), actions: Vec::new() };
         for line in text.lines().map(str::trim) {
             if let Some(model) = line.strip_prefix("model: ") {
                 schedule.model = model.into();

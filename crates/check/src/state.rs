@@ -147,7 +147,7 @@ impl State {
             Action::Cut(a, b) => (self.left.cuts.spend() && self.cut(a, b), true),
             Action::CutOff(node) => {
                 let others = (0..self.slots.len() as u8).filter(|other| *other != node);
-                let cut = others.fold(false, |any, other| self.cut(node, other) || any);
+                let cut = others.filter(|other| self.cut(node, *other)).count() > 0;
                 (self.left.cut_offs.spend() && cut, true)
             }
             Action::Mend => (!std::mem::take(&mut self.cuts).is_empty(), true),
@@ -370,7 +370,8 @@ impl State {
             return true;
         }
         let Routed { key, origin: to, serial, hops, payload, .. } = routed;
-        let other = |(index, other): &(u8, &Node)| *index != node && other.delivers(key, self.now, rules.config);
+        let other =
+            |(index, other): &(u8, &Node)| *index != node && other.delivers(key, self.now, rules.config);
         let other = self.running().find(other).map(|(index, _)| (node, index));
         self.delivered = true;
         self.delivered_twice = self.delivered_twice.or(other);
@@ -417,7 +418,9 @@ impl State {
             Output::Send { to, body, .. } => self.send(node, to, body),
             Output::Forward { to, routed } => self.send(node, to, Body::Routed(*routed)),
             Output::Deliver { routed, not_after } => slot.upcalls.push_back((Arc::new(*routed), not_after)),
-            Output::Measure { peer } => soon.push_back(Input::Measured { peer: peer.id, proximity: PROXIMITY }),
+            Output::Measure { peer } => {
+                soon.push_back(Input::Measured { peer: peer.id, proximity: PROXIMITY })
+            }
             Output::SetTimer { timer, at } => slot.timers[timer as usize] = at.max(self.now),
             Output::CancelTimer { timer } => slot.timers[timer as usize] = NEVER,
             Output::Reply { .. } | Output::Event(_) | Output::Note(_) => {}

@@ -19,8 +19,8 @@ use kringle_core::records::NoRecords;
 use kringle_core::time::Time;
 use kringle_core::wire;
 
-pub use self::held::{HeldMessage, StillDice};
 use self::held::{Held, SlotDice};
+pub use self::held::{HeldMessage, StillDice};
 use crate::network::{Network, Topology};
 use crate::queue::Queue;
 use crate::tally::Tally;
