@@ -1,5 +1,7 @@
 //! The world: nodes, a clock, an event queue. `step` is the whole simulator.
 
+mod held;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -17,6 +19,8 @@ use kringle_core::records::NoRecords;
 use kringle_core::time::Time;
 use kringle_core::wire;
 
+use self::held::{Held, SlotDice};
+pub use self::held::{HeldMessage, StillDice};
 use crate::network::{Network, Topology};
 use crate::queue::Queue;
 use crate::tally::Tally;
@@ -44,6 +48,8 @@ pub struct World {
     deliveries: Vec<Delivery>,
     recording: Option<Vec<(u32, Input)>>,
     hook: Option<Hook>,
+    /// What waits to be told when to arrive, in a world that follows a schedule.
+    held: Option<Box<Held>>,
     trace: u64,
     handled: u64,
 }
@@ -58,7 +64,7 @@ pub type Hook = Box<dyn FnMut(u32, &Routed, Contact) -> Option<Verdict>>;
 struct Slot {
     node: Option<Node>,
     contact: Contact,
-    dice: SeededDice,
+    dice: SlotDice,
     /// Counts crashes and restarts: what was meant for an earlier life does not arrive.
     life: u32,
     timers: [Time; Timer::ALL.len()],
@@ -150,6 +156,7 @@ impl World {
             deliveries: Vec::new(),
             recording: None,
             hook: None,
+            held: None,
             trace: 0xcbf2_9ce4_8422_2325,
             handled: 0,
         }
@@ -185,7 +192,10 @@ impl World {
         let index = self.slots.len() as u32;
         let contact = Contact::new(id, 1, Addr(index));
         let node = Some((self.make)(id, 1, contact.addr, &self.config));
-        let dice = SeededDice::derive(self.seed, index.into());
+        let dice = match self.held {
+            None => SlotDice::Seeded(SeededDice::derive(self.seed, index.into())),
+            Some(_) => SlotDice::Still(StillDice::of(index)),
+        };
         self.slots.push(Slot {
             node,
             contact,
@@ -241,6 +251,9 @@ impl World {
         slot.timers = [NEVER; Timer::ALL.len()];
         slot.paused = None;
         self.connections.retain(|(a, b)| *a != node && *b != node);
+        if let Some(held) = &mut self.held {
+            held.forget(node);
+        }
     }
 
     /// Starts a crashed node again: same id, next incarnation, empty memory.
@@ -307,12 +320,20 @@ impl World {
 
     /// Hands an input to a node, now. Does nothing if it is not running.
     pub fn input(&mut self, node: u32, input: Input) {
+        self.hand(node, input);
+        // Nothing pops the queue of a world that follows a schedule.
+        while let Some((node, input)) = self.held.as_mut().and_then(|held| held.next_soon()) {
+            self.hand(node, input);
+        }
+    }
+
+    fn hand(&mut self, node: u32, input: Input) {
         let slot = &mut self.slots[node as usize];
         let Some(running) = &mut slot.node else { return };
         let mut cx = Ctx {
             now: self.now,
             config: &self.config,
-            dice: &mut slot.dice,
+            dice: slot.dice.for_a_call(),
             records: &NoRecords,
             out: &mut self.out,
         };
@@ -333,13 +354,10 @@ impl World {
         match output {
             Output::Send { to, body, dial } => self.send(node, to, body, dial),
             Output::Forward { to, routed } => self.forward(node, to, *routed),
-            Output::Deliver { routed, not_after } => {
-                if not_after.is_some_and(|end| self.now > end) && self.config.rule(Safeguard::NotAfter) {
-                    self.later(node, Input::DeliverRefused { routed });
-                } else {
-                    self.deliver(node, *routed);
-                }
-            }
+            Output::Deliver { routed, not_after } => match &mut self.held {
+                Some(held) => held.upcall(node, *routed, not_after),
+                None => self.upcall(node, *routed, not_after),
+            },
             Output::Measure { peer } => {
                 let round_trip = self.network.delay(node, peer.addr.0) * 2;
                 let proximity = Proximity(round_trip.as_micros() as u32);
@@ -350,7 +368,9 @@ impl World {
                 let slot = &mut self.slots[node as usize];
                 slot.timers[timer as usize] = at;
                 let life = slot.life;
-                self.queue.push(at, Happening::Fires { node, life, timer });
+                if self.held.is_none() {
+                    self.queue.push(at, Happening::Fires { node, life, timer });
+                }
             }
             Output::CancelTimer { timer } => self.slots[node as usize].timers[timer as usize] = NEVER,
             Output::Reply { request, reply } => {
@@ -367,6 +387,9 @@ impl World {
 
     /// Hands an input to a node as soon as possible, but not from within another input.
     fn later(&mut self, node: u32, input: Input) {
+        if let Some(held) = &mut self.held {
+            return held.soon(node, input);
+        }
         let life = self.slots[node as usize].life;
         self.queue.push(self.now, Happening::Arrives { to: node, life, input });
     }
@@ -383,7 +406,7 @@ impl World {
             self.connections.insert(link);
         }
         let Some(slot) = self.slots.get(target as usize) else { return };
-        let life = slot.life;
+        let (life, slot_runs) = (slot.life, slot.node.is_some());
         // Whoever lives there now; a transport would have noticed that it is somebody else.
         if slot.contact.id != to.id || slot.contact.incarnation < to.incarnation {
             return;
@@ -391,6 +414,12 @@ impl World {
         let sender = self.slots[from as usize].contact;
         let body = if self.through_wire { self.through_wire(body) } else { body };
         let copies = self.network.transmit(from, target);
+        if let Some(held) = &mut self.held {
+            if copies[0].is_some() && slot_runs {
+                held.message(from, target, sender, body);
+            }
+            return;
+        }
         let mut arrive = |delay: Duration, body: Body| {
             let input = Input::Message { from: sender, body };
             self.queue.push(self.now.after(delay), Happening::Arrives { to: target, life, input });
@@ -428,6 +457,15 @@ impl World {
                 self.send(node, to, Body::Routed(routed), Dial::IfNeeded);
                 self.later(node, Input::Forwarded { hop, verdict: Verdict::Changed { to, app } });
             }
+        }
+    }
+
+    /// Calls the application, unless the clock says that it is too late.
+    fn upcall(&mut self, node: u32, routed: Routed, not_after: Option<Time>) {
+        if not_after.is_some_and(|end| self.now > end) && self.config.rule(Safeguard::NotAfter) {
+            self.later(node, Input::DeliverRefused { routed: Box::new(routed) });
+        } else {
+            self.deliver(node, routed);
         }
     }
 

@@ -39,7 +39,7 @@ fn the_version_is_told_in_every_way() {
 #[test]
 fn help_shows_examples_and_only_what_exists() {
     let help = kringle(&["--help"]).succeeded();
-    for command in ["table", "route", "version"] {
+    for command in ["table", "route", "verify", "version"] {
         assert!(help.contains(&format!("\n  {command} ")), "{help}");
     }
     assert!(kringle(&["table", "--help"]).succeeded().contains("kringle table --example lecture"));
