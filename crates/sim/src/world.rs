@@ -1,6 +1,7 @@
 //! The world: nodes, a clock, an event queue. `step` is the whole simulator.
 
 mod held;
+mod stops;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -48,6 +49,8 @@ pub struct World {
     deliveries: Vec<Delivery>,
     recording: Option<Vec<(u32, Input)>>,
     hook: Option<Hook>,
+    /// This node is stopped right before the next call of its application.
+    stop_before_upcall: Option<u32>,
     /// What waits to be told when to arrive, in a world that follows a schedule.
     held: Option<Box<Held>>,
     trace: u64,
@@ -68,8 +71,9 @@ struct Slot {
     /// Counts crashes and restarts: what was meant for an earlier life does not arrive.
     life: u32,
     timers: [Time; Timer::ALL.len()],
-    /// Nothing is handed to a paused node; what arrives waits.
-    paused: Option<Vec<Input>>,
+    paused: Option<stops::Paused>,
+    /// By how much this place's clock is behind.
+    lag: Duration,
 }
 
 /// Names of independent streams of chance within one seed.
@@ -156,6 +160,7 @@ impl World {
             deliveries: Vec::new(),
             recording: None,
             hook: None,
+            stop_before_upcall: None,
             held: None,
             trace: 0xcbf2_9ce4_8422_2325,
             handled: 0,
@@ -203,6 +208,7 @@ impl World {
             life: 0,
             timers: [NEVER; Timer::ALL.len()],
             paused: None,
+            lag: Duration::ZERO,
         });
         index
     }
@@ -265,29 +271,6 @@ impl World {
         slot.node = Some((self.make)(id, incarnation, addr, &self.config));
     }
 
-    /// Stops a node in its tracks, as SIGSTOP does: it neither hears nor acts, and does not know.
-    pub fn pause(&mut self, node: u32) {
-        self.slots[node as usize].paused.get_or_insert_default();
-    }
-
-    /// Says whether a node is stopped in its tracks.
-    pub fn is_paused(&self, node: u32) -> bool {
-        self.slots[node as usize].paused.is_some()
-    }
-
-    /// Lets a paused node go on: first its timers that came due, then what has arrived.
-    pub fn resume(&mut self, node: u32) {
-        let Some(arrived) = self.slots[node as usize].paused.take() else { return };
-        let life = self.slots[node as usize].life;
-        while let Some(timer) = self.due_timer(node, life) {
-            self.slots[node as usize].timers[timer as usize] = NEVER;
-            self.input(node, Input::Timer(timer));
-        }
-        for input in arrived {
-            self.input(node, input);
-        }
-    }
-
     /// Gives a command to a node, now. Returns the number its answer will carry.
     pub fn command(&mut self, node: u32, command: Command) -> RequestId {
         self.requests += 1;
@@ -331,7 +314,7 @@ impl World {
         let slot = &mut self.slots[node as usize];
         let Some(running) = &mut slot.node else { return };
         let mut cx = Ctx {
-            now: self.now,
+            now: stops::behind(self.now, slot.lag),
             config: &self.config,
             dice: slot.dice.for_a_call(),
             records: &NoRecords,
@@ -356,6 +339,9 @@ impl World {
             Output::Forward { to, routed } => self.forward(node, to, *routed),
             Output::Deliver { routed, not_after } => match &mut self.held {
                 Some(held) => held.upcall(node, *routed, not_after),
+                None if self.stop_before_upcall == Some(node) => {
+                    self.stop_in_upcall(node, *routed, not_after)
+                }
                 None => self.upcall(node, *routed, not_after),
             },
             Output::Measure { peer } => {
@@ -364,8 +350,8 @@ impl World {
                 self.later(node, Input::Measured { peer: peer.id, proximity });
             }
             Output::SetTimer { timer, at } => {
-                let at = at.max(self.now);
                 let slot = &mut self.slots[node as usize];
+                let at = at.after(slot.lag).max(self.now);
                 slot.timers[timer as usize] = at;
                 let life = slot.life;
                 if self.held.is_none() {
@@ -462,7 +448,7 @@ impl World {
 
     /// Calls the application, unless the clock says that it is too late.
     fn upcall(&mut self, node: u32, routed: Routed, not_after: Option<Time>) {
-        if not_after.is_some_and(|end| self.now > end) && self.config.rule(Safeguard::NotAfter) {
+        if not_after.is_some_and(|end| self.clock(node) > end) && self.config.rule(Safeguard::NotAfter) {
             self.later(node, Input::DeliverRefused { routed: Box::new(routed) });
         } else {
             self.deliver(node, routed);
@@ -494,8 +480,8 @@ impl World {
             }
             Happening::Arrives { to, life, input } => {
                 let slot = &mut self.slots[to as usize];
-                if let Some(arrived) = slot.paused.as_mut().filter(|_| slot.life == life) {
-                    arrived.push(input);
+                if let Some(paused) = slot.paused.as_mut().filter(|_| slot.life == life) {
+                    paused.arrived.push(input);
                     return true;
                 }
                 // The contract of the edge: due timers before any other input.

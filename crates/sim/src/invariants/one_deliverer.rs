@@ -9,7 +9,8 @@ use crate::world::World;
 /// it were given a message before it has read its clock, which is why drivers read it right before the call.
 pub fn one_deliverer_per_key(world: &World, keys: &[Key]) -> Result<(), String> {
     for key in keys {
-        let delivers = world.running().filter(|(_, node)| node.delivers(*key, world.now(), world.config()));
+        let delivers =
+            world.running().filter(|(index, node)| node.delivers(*key, world.clock(*index), world.config()));
         let nodes: Vec<(u32, Id)> = delivers.map(|(index, node)| (index, node.me().id)).collect();
         if nodes.len() > 1 {
             return Err(format!("at {:?} key {key} is delivered by {nodes:?}", world.now()));

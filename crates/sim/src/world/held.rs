@@ -88,8 +88,8 @@ impl World {
 
     /// Lets something arrive at a node that nobody here has sent.
     pub fn arrive(&mut self, to: u32, input: Input) {
-        if let Some(arrived) = &mut self.slots[to as usize].paused {
-            return arrived.push(input);
+        if let Some(paused) = &mut self.slots[to as usize].paused {
+            return paused.arrived.push(input);
         }
         let life = self.slots[to as usize].life;
         // The contract of the edge: due timers before any other input.

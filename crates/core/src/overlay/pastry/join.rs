@@ -177,6 +177,7 @@ impl Pastry {
 
     /// The leaf set stands. Should the leases not come, the join starts over.
     fn wait_for_leases(&mut self, cx: &mut Ctx<'_>) {
+        self.enter_ring(cx.now);
         self.set_status(Status::Ok, cx);
         cx.set_timer(Timer::Join, cx.config.lease_granted() * 3);
         if self.leases.is_some() {

@@ -29,6 +29,8 @@ use crate::overlay::probe::Why;
 use crate::overlay::{Overlay, Status};
 use crate::time::Time;
 
+/// What somebody holds who can not tell.
+const NEW_HERE: u32 = u32::MAX;
 /// Leaves named in lease messages, per side.
 const NAMED: usize = 4;
 /// Entitled without a lease.
@@ -43,6 +45,8 @@ pub(super) struct Leases {
     granted: Vec<Grant>,
     /// Found dead, but still bound by a grant.
     dead: Vec<NodeId>,
+    /// Since when we are part of the ring. Whoever came later cannot know what the nodes around it granted before.
+    since: Option<Time>,
     /// After a restart: what an earlier life granted is not known. Ends when both neighbours have told.
     quiet: Option<Quiet>,
     /// Up to when we knew our surroundings: every leaf had answered or was found dead.
@@ -209,7 +213,14 @@ impl Pastry {
     pub(super) fn drop_leases(&mut self) {
         if let Some(leases) = &mut self.leases {
             (leases.held, leases.asked) = ([None; 2], [None; 2]);
-            (leases.verified, leases.verifying) = (None, None);
+            (leases.verified, leases.verifying, leases.since) = (None, None, None);
+        }
+    }
+
+    /// From now on others count on us.
+    pub(super) fn enter_ring(&mut self, now: Time) {
+        if let Some(leases) = &mut self.leases {
+            leases.since.get_or_insert(now);
         }
     }
 
@@ -274,7 +285,7 @@ impl Pastry {
             if let Some(held) = leases.held[at].as_mut().filter(|held| held.from == neighbour.id) {
                 held.nonce = nonce;
             }
-            let holds = leases.holds(neighbour.id, cx.now);
+            let holds = leases.holds(neighbour.id, cx);
             let request = LeaseRequest { nonce, side: flank, holds, leaves };
             cx.send(neighbour, Body::Pastry(Message::LeaseRequest(Box::new(request))));
         }
@@ -445,7 +456,7 @@ impl Pastry {
             let until = cx.now.after(cx.config.lease_granted());
             leases.granted.push(Grant { to: from.id, side: mine, nonce, until, nearer: None });
         }
-        let holds = leases.holds(from.id, cx.now);
+        let holds = leases.holds(from.id, cx);
         let reply = LeaseReply { nonce, granted, holds, leaves: leaves_here };
         cx.send(from, Body::Pastry(Message::LeaseReply(Box::new(reply))));
         self.consider_leaves(from, leaves, Why::VET, cx);
@@ -572,7 +583,7 @@ impl Pastry {
     fn learn_held(&mut self, from: Contact, flank: Flank, holds: u32, cx: &mut Ctx<'_>) {
         let is_beside = self.neighbour(flank).is_some_and(|neighbour| neighbour.id == from.id);
         let Some(leases) = &mut self.leases else { return };
-        let Some(quiet) = &mut leases.quiet else { return };
+        let Some(quiet) = leases.quiet.as_mut().filter(|_| holds != NEW_HERE) else { return };
         quiet.told[flank as usize] |= is_beside;
         let over = quiet.told == [true; 2];
         if holds > 0 && leases.granted.len() < usize::from(cx.config.leaf_set) {
@@ -624,10 +635,15 @@ impl Leases {
         self.awake.is_some_and(|awake| now < awake)
     }
 
-    /// How much longer we hold something from a peer, in milliseconds, rounded up.
-    fn holds(&self, from: NodeId, now: Time) -> u32 {
+    /// How much longer we hold something from a peer, in milliseconds, rounded up. A node that has not been here for a
+    /// whole lease can not speak for its place: whoever was there before may have held something.
+    fn holds(&self, from: NodeId, cx: &Ctx<'_>) -> u32 {
+        let now = cx.now;
+        if self.since.is_none_or(|since| now.since(since) < cx.config.lease_granted()) {
+            return NEW_HERE;
+        }
         let held = self.held.iter().flatten().filter(|held| held.from == from && held.until > now);
         let longest = held.map(|held| held.until.since(now)).max().unwrap_or_default();
-        u32::try_from(longest.as_micros().div_ceil(1000)).unwrap_or(u32::MAX)
+        u32::try_from(longest.as_micros().div_ceil(1000)).unwrap_or(NEW_HERE).min(NEW_HERE - 1)
     }
 }

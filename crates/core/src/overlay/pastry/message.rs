@@ -210,7 +210,8 @@ pub struct LeaseRequest {
     pub nonce: Nonce,
     /// The side of the asker on which the receiver is.
     pub side: Flank,
-    /// For how many milliseconds more the asker holds a lease from the receiver, who may have forgotten it.
+    /// For how many milliseconds more the asker holds a lease from the receiver, who may have forgotten it;
+    /// `u32::MAX` from one that has not been part of the ring for a whole lease and can not tell.
     pub holds: u32,
     /// The asker's nearest leaves in ring order.
     pub leaves: Vec<Contact>,
@@ -223,7 +224,7 @@ pub struct LeaseReply {
     pub nonce: Nonce,
     /// Whether the lease is granted, from the moment the request was received.
     pub granted: bool,
-    /// For how many milliseconds more the grantor holds a lease from the asker.
+    /// The same for what the grantor holds from the asker.
     pub holds: u32,
     /// The grantor's nearest leaves in ring order.
     pub leaves: Vec<Contact>,

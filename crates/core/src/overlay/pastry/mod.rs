@@ -454,6 +454,7 @@ impl Overlay for Pastry {
         self.next_nonce = cx.dice.roll() as Nonce;
         self.prober.seed(cx);
         self.start_leases(cx);
+        self.enter_ring(cx.now);
         self.set_status(Status::Ready, cx);
         self.start_maintenance(cx);
         cx.out.push(Output::Reply { request, reply: Ok(Reply::Joined) });
