@@ -14,10 +14,10 @@ const WALKS: Search = Search::Walks(3);
 
 /// All rules. The likely model is tried first, the others only if it finds nothing.
 pub const RULES: [Rule; 11] = [
-    ("ready-needs-leases", Safeguard::ReadyNeedsLeases, "one-joiner", Search::Depth),
+    ("ready-needs-leases", Safeguard::ReadyNeedsLeases, "one-joiner", WALKS),
     ("one-joiner", Safeguard::OneJoiner, "two-joiners", WALKS),
-    ("sides", Safeguard::Sides, "cut-one-off", Search::Depth),
-    ("keep-granted", Safeguard::KeepGranted, "suspicions", Search::Depth),
+    ("sides", Safeguard::Sides, "long-pause", WALKS),
+    ("keep-granted", Safeguard::KeepGranted, "suspicions", WALKS),
     ("add-first", Safeguard::AddFirst, "suspected-joiner", WALKS),
     ("isolation", Safeguard::Isolation, "cut-one-off", Search::Depth),
     ("displaced", Safeguard::Displaced, "small-leaf-sets", WALKS),

@@ -4,6 +4,7 @@ mod brute_force;
 mod cli;
 mod route;
 mod table;
+mod verify;
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
