@@ -40,6 +40,8 @@ kinds! {
         ReturnLeases = "return-leases",
         /// A newcomer is granted a lease only when whoever holds it now knows the newcomer.
         Displaced = "displaced",
+        /// Whoever is beyond a lost neighbour is kept for as long as it may hold a lease of that neighbour's.
+        Inherit = "inherit",
         /// A lease is good only from the present neighbour, or from the one a nearer newcomer displaced.
         CurrentNeighbour = "current-neighbour",
         /// No lease while one side knows a node that would be the other's neighbour.

@@ -1,9 +1,11 @@
 //! What must hold for all nodes together. One file per property; each returns what is wrong, or nothing.
 
+mod known_holders;
 mod leaf_sets;
 mod one_deliverer;
 mod one_root;
 
+pub use known_holders::lease_holders_are_known;
 pub use leaf_sets::{leaf_sets_are_exact, true_leaves};
 pub use one_deliverer::one_deliverer_per_key;
 pub use one_root::{one_root_per_key, owner};

@@ -86,8 +86,9 @@ fn l4_the_wall_clock_is_set_back() {
     race("L4", Safeguard::SteadyClock, clock_set_back);
 }
 
-/// Both grantors of a node restart while it is stopped for less than a lease.
+/// Both grantors of a node restart while it is stopped for less than a lease. Nobody else knows of it.
 fn forgetful_grantors(settings: Settings, seed: u64) -> Fate {
+    let settings = Settings { leaf_set: 2, replicas: 0, ..settings };
     let mut world = world(settings, seed, &[0x20, 0x60, 0xa0, 0xc0, 0xe0], 5);
     world.run_for(millis(dice(seed).below(1000) as u64));
     world.pause(1);

@@ -12,7 +12,7 @@ use kringle_core::config::{Ownership, Safeguard, Settings};
 use kringle_core::dice::SeededDice;
 use kringle_core::id::{Id, Key};
 use kringle_core::overlay::Status;
-use kringle_sim::invariants::{leaf_sets_are_exact, one_deliverer_per_key};
+use kringle_sim::invariants::{leaf_sets_are_exact, lease_holders_are_known, one_deliverer_per_key};
 use kringle_sim::world::World;
 
 /// How a race ended: well, or with what.
@@ -103,6 +103,15 @@ fn watch(world: &mut World, span: Duration) -> Fate {
     let keys = telling_keys(world);
     one_deliverer_per_key(world, &keys)?;
     world.run_watched(span, |world| one_deliverer_per_key(world, &keys))
+}
+
+/// The same, and for leases whose grantor does not know the holder.
+fn watch_leases(world: &mut World, span: Duration) -> Fate {
+    let keys = telling_keys(world);
+    world.run_watched(span, |world| {
+        one_deliverer_per_key(world, &keys)?;
+        lease_holders_are_known(world)
+    })
 }
 
 /// Left in peace, every running node is ready, and every leaf set as it should be, within this time.

@@ -6,7 +6,8 @@
 //!
 //! - The holder counts from sending its request and a little less, the grantor from receiving it and a little more, so
 //!   that the holder always stops first.
-//! - Whoever is found dead stays in the leaf set until what it was granted has run out.
+//! - Whoever is found dead stays in the leaf set until what it was granted has run out. So does the node beyond a
+//!   neighbour we lose: the lost one may have granted it a lease in its last moment.
 //! - A newcomer nearer than the grantor only shrinks what the holder covers: the *displaced* lease goes on, as long as
 //!   the newcomer (or somebody nearer still) is there. The holder tells the grantor, who may then grant the newcomer.
 //! - A grant says "this is how things are beside me", so it takes somebody who knows: a node that has been out of touch
@@ -43,6 +44,11 @@ pub(super) struct Leases {
     held: [Option<Held>; 2],
     asked: [Option<Asked>; 2],
     granted: Vec<Grant>,
+    /// Whoever was beyond a neighbour we lost, and until when it may hold a lease of that neighbour's.
+    inherited: Vec<(NodeId, Time)>,
+    /// Left and right: a neighbour we lost without knowing who is beyond it, and until when somebody there may hold a
+    /// lease of its.
+    unknown: [Option<(NodeId, Time)>; 2],
     /// Found dead, but still bound by a grant.
     dead: Vec<NodeId>,
     /// Since when we are part of the ring. Whoever came later cannot know what the nodes around it granted before.
@@ -65,6 +71,8 @@ pub(super) struct Leases {
 struct Held {
     /// The grantor; this node itself for what a ring of one had all along.
     from: NodeId,
+    /// The life that granted it.
+    life: u32,
     /// The nonce it was asked with last.
     nonce: Nonce,
     until: Time,
@@ -99,7 +107,7 @@ struct Quiet {
     told: [bool; 2],
 }
 
-const FLANKS: [Flank; 2] = [Flank::Left, Flank::Right];
+pub(super) const FLANKS: [Flank; 2] = [Flank::Left, Flank::Right];
 
 impl Flank {
     fn other(self) -> Flank {
@@ -121,6 +129,16 @@ impl Flank {
 }
 
 impl Pastry {
+    /// Returns the grantors of the leases this node holds, left and right, with their incarnations, as far as nobody nearer has displaced them.
+    pub fn lessors(&self, now: Time) -> [Option<(NodeId, u32)>; 2] {
+        let held = self.leases.as_ref().map_or([None; 2], |leases| leases.held);
+        let me = self.router.me().id;
+        held.map(|held| {
+            let held = held.filter(|held| held.until > now && held.nearer.is_none() && held.from != me);
+            held.map(|held| (held.from, held.life))
+        })
+    }
+
     /// Says until when this node may deliver the keys it is nearest to.
     pub(super) fn entitled_until(&self, now: Time, config: &Config) -> Option<Time> {
         let Some(leases) = &self.leases else { return Some(FOREVER) };
@@ -143,7 +161,7 @@ impl Pastry {
         }
     }
 
-    fn neighbour(&self, flank: Flank) -> Option<Contact> {
+    pub(super) fn neighbour(&self, flank: Flank) -> Option<Contact> {
         match flank {
             Flank::Left => self.router.leaf_set().left().next(),
             Flank::Right => self.router.leaf_set().right().next(),
@@ -243,7 +261,8 @@ impl Pastry {
             if leases.held[at].is_none() && alone {
                 // Everything was ours, and what is left still is until somebody else can be entitled.
                 let until = cx.now.after(cx.config.lease_held());
-                leases.held[at] = Some(Held { from: me, nonce: 0, until, renew: cx.now, nearer: None });
+                leases.held[at] =
+                    Some(Held { from: me, life: 0, nonce: 0, until, renew: cx.now, nearer: None });
             }
             let Some(held) = &mut leases.held[at] else { continue };
             let reach = |id: NodeId| flank.distance(me, id);
@@ -275,8 +294,10 @@ impl Pastry {
             let Some(neighbour) = self.neighbour(flank) else { continue };
             let (at, nonce) = (flank as usize, self.nonce());
             let leaves = self.beside_us(cx.now);
+            let open = self.is_open(flank, neighbour.id, cx.now);
             let Some(leases) = &mut self.leases else { return };
-            let due = leases.held[at].is_none_or(|held| held.from != neighbour.id || held.renew <= cx.now);
+            let due =
+                !open && leases.held[at].is_none_or(|held| held.from != neighbour.id || held.renew <= cx.now);
             if !due || leases.asked[at].is_some() {
                 continue;
             }
@@ -295,9 +316,10 @@ impl Pastry {
     /// Our nearest leaves in ring order, without those who neither answer nor hold anything from us.
     fn beside_us(&self, now: Time) -> Vec<Contact> {
         let Some(leases) = &self.leases else { return Vec::new() };
-        let bound = |id: NodeId| leases.granted.iter().any(|grant| grant.to == id && grant.until > now);
         let suspects = self.prober.suspects();
-        let counts = |leaf: &Contact| suspects.binary_search(&leaf.id).is_err() || bound(leaf.id);
+        let counts = |leaf: &Contact| {
+            suspects.binary_search(&leaf.id).is_err() || leases.bound_until(leaf.id, now).is_some()
+        };
         let mut named: Vec<Contact> = self.router.leaf_set().left().filter(counts).take(NAMED).collect();
         named.reverse();
         for leaf in self.router.leaf_set().right().filter(counts).take(NAMED) {
@@ -328,9 +350,9 @@ impl Pastry {
         let held = (0..2).filter_map(|at| {
             leases.held[at].map(|held| if asked(at).is_some() { held.until } else { held.renew })
         });
-        let dead = leases.granted.iter().filter(|grant| leases.dead.contains(&grant.to));
+        let dead = leases.dead.iter().filter_map(|id| leases.bound_until(*id, cx.now));
         let quiet = leases.quiet.map(|quiet| quiet.until);
-        let times = held.chain((0..2).filter_map(asked)).chain(dead.map(|grant| grant.until)).chain(quiet);
+        let times = held.chain((0..2).filter_map(asked)).chain(dead).chain(quiet);
         if let Some(earliest) = times.min() {
             // Not in a busy loop, should something stay due; and often enough to notice having been stopped.
             let span = earliest.since(cx.now).clamp(Duration::from_millis(1), cx.config.lease / 3);
@@ -363,9 +385,9 @@ impl Pastry {
             leases.quiet = None;
         }
         leases.granted.retain(|grant| grant.until > cx.now);
-        let bound = |id: &NodeId| leases.granted.iter().any(|grant| grant.to == *id);
+        let dead = core::mem::take(&mut leases.dead);
         let (kept, free): (Vec<NodeId>, Vec<NodeId>) =
-            core::mem::take(&mut leases.dead).into_iter().partition(bound);
+            dead.into_iter().partition(|id| leases.bound_until(*id, cx.now).is_some());
         leases.dead = kept;
         for peer in free.into_iter().filter_map(|id| self.router.get(id)).collect::<Vec<_>>() {
             self.remove_dead(peer, cx);
@@ -393,8 +415,7 @@ impl Pastry {
     /// A peer was found dead. Returns whether it has to stay until its lease has run out.
     pub(super) fn keep_dead(&mut self, peer: Contact, cx: &mut Ctx<'_>) -> bool {
         let Some(leases) = &mut self.leases else { return false };
-        let bound = leases.granted.iter().any(|grant| grant.to == peer.id && grant.until > cx.now);
-        if !bound || !cx.config.rule(Safeguard::KeepGranted) {
+        if leases.bound_until(peer.id, cx.now).is_none() || !cx.config.rule(Safeguard::KeepGranted) {
             return false;
         }
         if !leases.dead.contains(&peer.id) {
@@ -404,6 +425,37 @@ impl Pastry {
         self.prober.suspect(peer, cx);
         self.arm_leases(cx);
         true
+    }
+
+    /// The neighbour on this side is gone: what it has granted to the next one binds us now.
+    pub(super) fn inherit(&mut self, lost: NodeId, flank: Flank, cx: &mut Ctx<'_>) {
+        let leaf_set = self.router.leaf_set();
+        let next = match flank {
+            Flank::Left => leaf_set.left().find(|leaf| leaf.id != lost),
+            Flank::Right => leaf_set.right().find(|leaf| leaf.id != lost),
+        };
+        let Some(leases) = &mut self.leases else { return };
+        leases.inherited.retain(|(_, until)| *until > cx.now);
+        if !cx.config.rule(Safeguard::Inherit) {
+            return;
+        }
+        let until = cx.now.after(cx.config.lease_granted());
+        match next {
+            Some(next) => {
+                leases.inherited.retain(|(id, _)| *id != next.id);
+                leases.inherited.truncate(usize::from(cx.config.leaf_set));
+                leases.inherited.push((next.id, until));
+            }
+            None => leases.unknown[flank as usize] = Some((lost, until)),
+        }
+    }
+
+    /// Says whether somebody unknown between us and a peer on this side may still hold a lease.
+    fn is_open(&self, flank: Flank, peer: NodeId, now: Time) -> bool {
+        let me = self.router.me().id;
+        let unknown = self.leases.as_ref().and_then(|leases| leases.unknown[flank as usize]);
+        unknown
+            .is_some_and(|(lost, until)| now < until && flank.distance(me, lost) < flank.distance(me, peer))
     }
 
     /// A peer shows that it lives.
@@ -417,6 +469,7 @@ impl Pastry {
     pub(super) fn release(&mut self, id: NodeId) {
         if let Some(leases) = &mut self.leases {
             leases.granted.retain(|grant| grant.to != id);
+            leases.inherited.retain(|(bound, _)| *bound != id);
             leases.dead.retain(|dead| *dead != id);
         }
     }
@@ -442,6 +495,7 @@ impl Pastry {
         let granted = (is_neighbour || !cx.config.rule(Safeguard::AddFirst))
             && self.leases.as_ref().is_some_and(|leases| leases.quiet.is_none())
             && self.is_verified(cx)
+            && !self.is_open(mine, from.id, cx.now)
             && !self.is_missing(&leaves, cx.config)
             && self.recall_from_others(from, mine, cx);
         let leaves_here = self.beside_us(cx.now);
@@ -546,7 +600,14 @@ impl Pastry {
             let (until, renew) = (cx.config.lease_held(), cx.config.lease / 3);
             let start = if cx.config.rule(Safeguard::CountFromAsking) { asked.sent } else { cx.now };
             let (until, renew) = (start.after(until), start.after(renew));
-            leases.held[at] = Some(Held { from: from.id, nonce: reply.nonce, until, renew, nearer: None });
+            leases.held[at] = Some(Held {
+                from: from.id,
+                life: from.incarnation,
+                nonce: reply.nonce,
+                until,
+                renew,
+                nearer: None,
+            });
             self.had_peers = true;
             cx.note(Note::LeaseGranted);
         } else {
@@ -631,6 +692,13 @@ impl Pastry {
 }
 
 impl Leases {
+    /// Until when a node may rely on something we must respect.
+    fn bound_until(&self, id: NodeId, now: Time) -> Option<Time> {
+        let granted = self.granted.iter().filter(|grant| grant.to == id).map(|grant| grant.until);
+        let inherited = self.inherited.iter().filter(|(bound, _)| *bound == id).map(|(_, until)| *until);
+        granted.chain(inherited).filter(|until| *until > now).max()
+    }
+
     pub(super) fn is_waking(&self, now: Time) -> bool {
         self.awake.is_some_and(|awake| now < awake)
     }

@@ -491,6 +491,12 @@ impl Overlay for Pastry {
                     *beside = maintenance::Beside::default();
                 }
                 self.release(from.id);
+                // What its earlier life has granted, it does not know.
+                for flank in lease::FLANKS {
+                    if self.neighbour(flank).is_some_and(|neighbour| neighbour.id == from.id) {
+                        self.inherit(from.id, flank, cx);
+                    }
+                }
                 cx.out.raise(Event::Settled(from.id));
                 self.admit(from, Proximity::UNKNOWN, Source::Elsewhere, cx);
             }

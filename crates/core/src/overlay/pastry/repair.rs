@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::leaf_set::Source;
+use super::lease::FLANKS;
 use super::routing_table::Removal;
 use super::{AskFor, Message, Pastry, What};
 use crate::config::Safeguard;
@@ -93,7 +94,11 @@ impl Pastry {
         if let Some(contact) = self.router.get(id) {
             self.remember_gone(contact, cx.now);
         }
+        let beside = FLANKS.map(|flank| self.neighbour(flank).is_some_and(|neighbour| neighbour.id == id));
         let removed = self.router.remove(id);
+        for (flank, _) in FLANKS.into_iter().zip(beside).filter(|(_, beside)| *beside) {
+            self.inherit(id, flank, cx);
+        }
         self.cache.remove(id);
         self.prober.forget(id);
         cx.out.raise(Event::Settled(id));
