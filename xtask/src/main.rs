@@ -4,6 +4,7 @@
 
 mod cargo;
 mod fuzz;
+mod races;
 mod suite;
 mod tidy;
 
@@ -16,6 +17,7 @@ const USAGE: &str = "\
 usage: cargo xtask <chore>
 
   test                everything a change has to pass
+  test races          the races on record: rule, result with it and without it
   tidy                style as a test, the examples of README.md included
   bench NAME [ARG]..  one benchmark, with its own arguments; NAME is one of: core, leases
   fuzz [SECONDS]      every fuzz target for that long (60 unless told), from a fixed seed
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
     };
     match root().and_then(|root| match chore {
         Chore::Test => suite::run(&root),
+        Chore::Races => races::run(&root),
         Chore::Tidy => tidy::run(&root),
         Chore::Bench { example, args } => bench(example, args).run(&root),
         Chore::Fuzz { seconds } => fuzz::run(&root, seconds),
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
 #[derive(Debug, PartialEq, Eq)]
 enum Chore<'a> {
     Test,
+    Races,
     Tidy,
     Bench { example: &'static str, args: &'a [String] },
     Fuzz { seconds: u64 },
@@ -63,6 +67,7 @@ fn parse(args: &[String]) -> Result<Chore<'_>, String> {
     let Some((chore, rest)) = args.split_first() else { return Err("no chore given".into()) };
     match (chore.as_str(), rest) {
         ("test", []) => Ok(Chore::Test),
+        ("test", [part]) if part == "races" => Ok(Chore::Races),
         ("tidy", []) => Ok(Chore::Tidy),
         ("bench", [name, args @ ..]) => match BENCHMARKS.iter().find(|(known, _)| known == name) {
             Some(&(_, example)) => Ok(Chore::Bench { example, args }),
@@ -103,6 +108,7 @@ mod tests {
     #[test]
     fn every_chore_is_understood() {
         assert_eq!(parse_line("test"), Ok("Test".into()));
+        assert_eq!(parse_line("test races"), Ok("Races".into()));
         assert_eq!(parse_line("tidy"), Ok("Tidy".into()));
         let bench = r#"Bench { example: "bench_core", args: ["--nodes", "5"] }"#;
         assert_eq!(parse_line("bench core --nodes 5"), Ok(bench.into()));

@@ -24,8 +24,6 @@ kinds! {
         SolicitedOnly = "solicited-only",
         /// a later incarnation replaces an earlier one at once, and an earlier one is not listened to.
         NewLife = "new-life",
-        /// the holder counts its lease from asking, the grantor from being asked.
-        CountFromAsking = "count-from-asking",
         /// leases go by a clock that neither jumps nor stops. Kept by drivers.
         SteadyClock = "steady-clock",
         /// a delivery that comes after the end of the lease is not executed. Kept by drivers.

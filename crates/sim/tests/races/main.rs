@@ -5,6 +5,7 @@
 
 mod joins;
 mod losses;
+mod rules;
 
 use std::time::Duration;
 

@@ -598,8 +598,7 @@ impl Pastry {
         let granted = reply.granted && !missing;
         if granted {
             let (until, renew) = (cx.config.lease_held(), cx.config.lease / 3);
-            let start = if cx.config.rule(Safeguard::CountFromAsking) { asked.sent } else { cx.now };
-            let (until, renew) = (start.after(until), start.after(renew));
+            let (until, renew) = (asked.sent.after(until), asked.sent.after(renew));
             leases.held[at] = Some(Held {
                 from: from.id,
                 life: from.incarnation,
