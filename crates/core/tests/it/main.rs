@@ -3,10 +3,14 @@
 //! Rings of many nodes are the simulator's business. Here a single [`harness::Driver`] plays everybody else, so that
 //! each rule can be shown with the exact messages it consists of.
 
+mod grants;
 mod harness;
 mod helping;
 mod hostile;
 mod join;
+mod lease_edges;
+mod leases;
+mod leasing;
 mod maintenance;
 mod membership;
 mod mixture;
