@@ -179,7 +179,9 @@ fn at_most_256_vanished_peers_are_remembered() {
 fn strangers_cannot_answer_or_return() {
     let mut node = Driver::between();
     for from in [STRANGER, LEFT, RIGHT] {
-        for message in [answer(0, true, 0, &[]), answer(1, false, 9, &[peer(NEARER_LEFT)]), give_back(0, None)] {
+        for message in
+            [answer(0, true, 0, &[]), answer(1, false, 9, &[peer(NEARER_LEFT)]), give_back(0, None)]
+        {
             assert!(node.refuses(peer(from), Body::Pastry(message), Refusal::Unsolicited));
         }
     }
@@ -201,24 +203,30 @@ fn an_answer_by_another_than_the_one_asked_is_refused() {
     }
 }
 
+/// A list no honest node sends: ourselves, the same peer again and again, and many who would be beside us.
+fn long_list() -> Vec<Contact> {
+    let contact = |n| match n % 3 {
+        0 => peer(ME),
+        1 => peer(RIGHT),
+        _ => peer(ME + 1 + n),
+    };
+    (0..1000).map(contact).collect()
+}
+
 #[test]
-fn long_lists_with_ourselves_and_twins_cost_a_few_probes_at_most() {
-    let many: Vec<Contact> = (0..1000)
-        .map(|n| match n % 3 {
-            0 => peer(ME),
-            1 => peer(RIGHT),
-            _ => Contact { addr: kringle_core::contact::Addr(n), ..peer(0x8000_0001 + n) },
-        })
-        .collect();
+fn long_lists_with_ourselves_and_twins_are_no_reason_to_grant_or_to_probe_anybody_twice() {
     let mut node = Driver::between();
-    let outputs = node.hear_pastry(peer(RIGHT), ask(5, Flank::Left, u32::MAX, &many));
-    assert!(!answered(&outputs, peer(RIGHT)).granted);
-    assert!(probed(&outputs).len() <= 64, "{}", probed(&outputs).len());
+    let asker = node.hear_pastry(peer(RIGHT), ask(5, Flank::Left, u32::MAX, &long_list()));
+    assert!(!answered(&asker, peer(RIGHT)).granted);
     let (mut node, outputs) = Driver::asking(peer(ME), &[LEFT, RIGHT].map(peer), leased());
     let nonce = asked_of(&outputs, peer(LEFT)).nonce;
-    let outputs = node.hear_pastry(peer(LEFT), answer(nonce, true, u32::MAX, &many));
-    assert!(probed(&outputs).len() <= 64, "{}", probed(&outputs).len());
-    assert_eq!(count(&outputs, Note::LeaseRefused), 1);
+    let grantor = node.hear_pastry(peer(LEFT), answer(nonce, true, u32::MAX, &long_list()));
+    assert_eq!(count(&grantor, Note::LeaseRefused), 1);
+    for outputs in [asker, grantor] {
+        let probed = probed(&outputs);
+        assert!(probed.len() <= node.config.probes.into() && !probed.contains(&peer(ME)));
+        assert!(probed.windows(2).all(|pair| pair[0] != pair[1]));
+    }
 }
 
 #[test]
@@ -233,6 +241,14 @@ fn ten_thousand_askers_leave_no_more_than_a_few_grants() {
 }
 
 // Defects.
+
+#[test]
+#[ignore = "defect: one lease message of a stranger makes us probe hundreds, though honest ones name eight leaves"]
+fn a_list_longer_than_any_honest_one_costs_no_more_probes_than_an_honest_one() {
+    let mut node = Driver::between();
+    let outputs = node.hear_pastry(peer(STRANGER), ask(5, Flank::Left, 0, &long_list()));
+    assert!(probed(&outputs).len() <= 8, "{}", probed(&outputs).len());
+}
 
 #[test]
 #[ignore = "defect: grants are not bounded when each holder returns its lease for the next asker"]
@@ -375,4 +391,12 @@ fn a_founder_in_a_later_life_grants_at_once_when_the_quiet_time_is_long_over() {
     let mut node = Driver::founder(life(ME, 2), leased());
     node.wait(millis(3_600_000));
     assert!(node.request(RIGHT, 5, Flank::Left).granted);
+}
+
+#[test]
+#[ignore = "defect: the last of a ring of two stops delivering for good when the other says goodbye"]
+fn whoever_is_left_alone_by_a_goodbye_is_a_ring_of_one() {
+    let mut node = Driver::entitled(peer(ME), &[peer(RIGHT)], leased());
+    node.hear_pastry(peer(RIGHT), Message::Goodbye(Box::new(vec![peer(ME)])));
+    assert!(node.delivers(), "the other has given everything back");
 }

@@ -69,11 +69,7 @@ fn the_refused_learns_the_nearer_node_and_asks_that_one() {
     let probe = leaf_probe_to(&refused, peer(NEARER_LEFT));
     let outputs = node.hear(peer(NEARER_LEFT), leaf_reply(probe.nonce, None));
     assert_eq!(asked_whom(&outputs), [(peer(NEARER_LEFT), Flank::Left)]);
-    assert!(node.refuses(
-        peer(LEFT),
-        Body::Pastry(answer(nonce, true, 0, &[])),
-        Refusal::Unsolicited
-    ));
+    assert!(node.refuses(peer(LEFT), Body::Pastry(answer(nonce, true, 0, &[])), Refusal::Unsolicited));
 }
 
 #[test]
@@ -278,9 +274,10 @@ fn a_displaced_lease_shrinks_again_and_holds_only_up_to_the_nearest() {
     node.introduce(peer(NEARER_RIGHT));
     let nearest = peer(0x8200_0000);
     let outputs = node.introduce(nearest);
-    assert_eq!(returns(&outputs).iter().map(|given| (given.0, given.2)).collect::<Vec<_>>(), [
-        (peer(RIGHT), Some(nearest.id))
-    ]);
+    assert_eq!(
+        returns(&outputs).iter().map(|given| (given.0, given.2)).collect::<Vec<_>>(),
+        [(peer(RIGHT), Some(nearest.id))]
+    );
     // The one that came first does not matter any more.
     let outputs = node.hear_pastry(peer(NEARER_RIGHT), Message::Goodbye(Box::default()));
     assert_eq!((count(&outputs, Note::LeaseLost), node.delivers()), (0, true));
