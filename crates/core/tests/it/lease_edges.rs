@@ -80,6 +80,18 @@ fn a_join_whose_leases_do_not_come_starts_over_after_three_of_them() {
     assert_eq!(node.node.status(), Status::Joining);
 }
 
+#[test]
+fn the_lease_of_a_side_that_ran_empty_is_lost() {
+    let (mut node, join) = Driver::joining(peer(ME), peer(RIGHT), leased());
+    let outputs = node.hear(peer(RIGHT), join_reply(&join, false, &[peer(LEFT)]));
+    let outputs = node.answer_probes(outputs);
+    node.grant_all(&outputs);
+    assert!(node.delivers());
+    let outputs = node.hear_pastry(peer(LEFT), Message::Goodbye(Box::default()));
+    assert_eq!(count(&outputs, Note::LeaseLost), 1);
+    assert_eq!((node.leaves(), node.delivers()), (vec![peer(RIGHT)], false));
+}
+
 // Vanished peers.
 
 /// Settings under which vanished peers are asked every five seconds, give or take half.
@@ -159,18 +171,21 @@ fn an_answer_to_another_question_is_refused() {
 #[test]
 fn at_most_256_vanished_peers_are_remembered() {
     let mut node = Driver::entitled(peer(ME), &[LEFT, RIGHT].map(peer), healing());
-    for n in 0..600 {
-        let guest = peer(0x8100_0000 + n);
-        node.introduce(guest);
-        node.hear_pastry(guest, Message::Goodbye(Box::default()));
+    let guests: Vec<Contact> = (0..300).map(|n| peer(0x8100_0000 + n)).collect();
+    for batch in guests.chunks(10) {
+        for guest in batch {
+            node.introduce(*guest);
+            node.hear_pastry(peer(STRANGER), Message::Obituary(*guest));
+        }
+        node.live_without(3500, &guests);
+        assert!(!batch.iter().any(|guest| node.knows(*guest)));
     }
     let mut named = Vec::new();
-    let guests: Vec<Contact> = (0..600).map(|n| peer(0x8100_0000 + n)).collect();
-    for _ in 0..600 {
+    for _ in 0..300 {
         let outputs = node.live_without(1000, &guests);
         named.extend(routed(&outputs).into_iter().map(|(to, _)| to));
     }
-    assert!(named.len() > 50 && named.iter().all(|to| to.addr.0 >= 0x8100_0000 + 600 - 256), "{named:?}");
+    assert!(named.len() > 30 && named.iter().all(|to| guests[300 - 256..].contains(to)), "{named:?}");
 }
 
 // Lies.
@@ -399,4 +414,28 @@ fn whoever_is_left_alone_by_a_goodbye_is_a_ring_of_one() {
     let mut node = Driver::entitled(peer(ME), &[peer(RIGHT)], leased());
     node.hear_pastry(peer(RIGHT), Message::Goodbye(Box::new(vec![peer(ME)])));
     assert!(node.delivers(), "the other has given everything back");
+}
+
+#[test]
+#[ignore = "defect: a leaf that others reached ends the wait for it only when the probe timer comes"]
+fn a_leaf_that_others_reached_is_waited_for_no_longer() {
+    let mut node = Driver::entitled(peer(ME), &[LEFT, RIGHT, FAR_RIGHT].map(peer), leased());
+    let outputs = node.stop_for(20_000);
+    for (leaf, probe) in leaf_probes(&outputs).into_iter().filter(|(leaf, _)| *leaf != peer(FAR_RIGHT)) {
+        node.hear(leaf, leaf_reply(probe.nonce, None));
+    }
+    let via = loop {
+        let outputs = node.wait(millis(10));
+        let via = sent(&outputs).into_iter().find_map(|(to, body)| match body {
+            Body::PingVia { nonce, .. } => Some((to, nonce)),
+            _ => None,
+        });
+        node.answer_probes(outputs.into_iter().filter(|output| !is_to(output, peer(FAR_RIGHT))).collect());
+        if let Some(via) = via {
+            break via;
+        }
+    };
+    assert!(!node.request(LEFT, 5, Flank::Right).granted);
+    node.hear(via.0, Body::PongVia { nonce: via.1, target: peer(FAR_RIGHT).id });
+    assert!(node.request(LEFT, 6, Flank::Right).granted);
 }

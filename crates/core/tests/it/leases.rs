@@ -84,6 +84,7 @@ fn whoever_refuses_without_naming_our_other_neighbour_makes_us_look_whether_that
 #[test]
 fn a_lease_is_renewed_after_a_third_of_its_time() {
     let mut node = Driver::between();
+    assert_eq!(node.left(Timer::Lease), Duration::from_micros(3_333_333));
     assert_eq!(sent(&node.wait(millis(3333))), []);
     let outputs = node.wait(millis(1));
     assert_eq!(asked_whom(&outputs), [(peer(LEFT), Flank::Left), (peer(RIGHT), Flank::Right)]);
@@ -134,6 +135,24 @@ fn the_holder_counts_from_asking_and_one_per_cent_less() {
     let outputs = node.wait(millis(1));
     assert_eq!(count(&outputs, Note::LeaseLost), 2);
     assert_eq!((node.delivers(), node.node.status()), (false, Status::Ready));
+}
+
+#[test]
+fn a_lease_ends_by_the_clock_not_by_its_timer() {
+    let node = Driver::between();
+    let end = node.now.after(millis(9900));
+    let last = node.now.after(Duration::from_micros(9_899_999));
+    assert!(node.node.delivers(key(ME), last, &node.config));
+    assert!(!node.node.delivers(key(ME), end, &node.config));
+}
+
+#[test]
+fn a_lease_that_is_being_renewed_is_returned_by_the_number_of_the_renewal() {
+    let mut node = Driver::between();
+    let outputs = node.wait(node.left(Timer::Lease));
+    let nonce = asked_of(&outputs, peer(RIGHT)).nonce;
+    let outputs = node.introduce(peer(NEARER_RIGHT));
+    assert_eq!(returns(&outputs), [(peer(RIGHT), nonce, Some(peer(NEARER_RIGHT).id))]);
 }
 
 #[test]

@@ -23,3 +23,4 @@ mod review;
 mod routing;
 mod rules;
 mod state;
+mod waking;
