@@ -268,14 +268,16 @@ fn a_lease_on_the_other_side_is_no_hindrance() {
 
 #[test]
 fn in_a_ring_of_two_the_recall_names_the_side_of_the_holder() {
-    let mut node = Driver::entitled(peer(ME), &[peer(RIGHT)], leased());
-    assert!(node.request(RIGHT, 5, Flank::Left).granted && node.request(RIGHT, 6, Flank::Right).granted);
-    let newcomer = peer(NEARER_LEFT);
-    let outputs = node.hear_pastry(newcomer, ask(7, Flank::Right, 0, &[]));
-    let recall = LeaseRecall { nonce: 6, side: Flank::Right, nearer: newcomer };
-    assert_eq!(recalls(&outputs), [(peer(RIGHT), recall)]);
-    node.hear_pastry(peer(RIGHT), give_back(6, Some(newcomer.id)));
-    assert!(node.request(NEARER_LEFT, 8, Flank::Right).granted);
+    for (newcomer, side, nonce) in [(NEARER_RIGHT, Flank::Left, 5), (NEARER_LEFT, Flank::Right, 6)] {
+        let mut node = Driver::entitled(peer(ME), &[peer(RIGHT)], leased());
+        assert!(node.request(RIGHT, 5, Flank::Left).granted && node.request(RIGHT, 6, Flank::Right).granted);
+        let outputs = node.hear_pastry(peer(newcomer), ask(7, side, 0, &[]));
+        assert!(!answered(&outputs, peer(newcomer)).granted);
+        let recall = LeaseRecall { nonce, side, nearer: peer(newcomer) };
+        assert_eq!(recalls(&outputs), [(peer(RIGHT), recall)]);
+        node.hear_pastry(peer(RIGHT), give_back(nonce, Some(peer(newcomer).id)));
+        assert!(node.request(newcomer, 8, side).granted);
+    }
 }
 
 #[test]
