@@ -17,7 +17,7 @@ fn a_node_stopped_for_a_lease_hears_its_whole_leaf_set_before_it_grants() {
     assert_eq!(count(&outputs, Note::Verifying), 1);
     let probes: Vec<_> = leaf_probes(&outputs).into_iter().map(|(to, _)| to).collect();
     assert_eq!(probes, [RIGHT, FAR_RIGHT, LEFT].map(peer));
-    assert_eq!(count(&node.wait(millis(50)), Note::Verifying), 0, "once is enough");
+    assert_eq!(count(&node.wait(millis(510)), Note::Verifying), 0, "once is enough");
     for (leaf, probe) in leaf_probes(&outputs) {
         assert!(!node.request(LEFT, 5, Flank::Right).granted, "{leaf:?} has not answered");
         node.hear(leaf, leaf_reply(probe.nonce, None));
