@@ -3,10 +3,15 @@
 //! Rings of many nodes are the simulator's business. Here a single [`harness::Driver`] plays everybody else, so that
 //! each rule can be shown with the exact messages it consists of.
 
+mod grants;
 mod harness;
 mod helping;
 mod hostile;
 mod join;
+mod lease_defects;
+mod lease_edges;
+mod leases;
+mod leasing;
 mod maintenance;
 mod membership;
 mod mixture;
@@ -19,3 +24,4 @@ mod review;
 mod routing;
 mod rules;
 mod state;
+mod waking;
