@@ -249,11 +249,6 @@ impl Settings {
                 "is for builds made for testing",
             ),
             (self.drift_percent <= 20, "drift-percent", "must be at most 20"),
-            (
-                self.ownership == Ownership::Hint || self.transit_max > self.lease * 3 / 2,
-                "transit-max",
-                "must exceed one and a half leases, or messages for a crashed node are given up too early",
-            ),
             (self.seen_for > self.transit_max, "seen-for", "must exceed transit-max, or copies slip through"),
             (
                 self.join_backoff_min <= self.join_backoff_max,
@@ -273,6 +268,8 @@ impl Settings {
                     self.leaf_exchange,
                     self.row_swap,
                     self.neighbourhood_exchange,
+                    self.heal,
+                    self.lease,
                     self.join_timeout,
                     self.join_backoff_max,
                     self.help_timeout,
@@ -282,6 +279,11 @@ impl Settings {
                 .all(|span| *span <= Duration::from_secs(30 * 86_400)),
                 "timeouts",
                 "must be at most thirty days",
+            ),
+            (
+                self.ownership == Ownership::Hint || self.transit_max > self.lease.saturating_mul(3) / 2,
+                "transit-max",
+                "must exceed one and a half leases, or messages for a crashed node are given up too early",
             ),
             (
                 [

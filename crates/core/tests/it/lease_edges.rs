@@ -52,6 +52,8 @@ fn a_node_that_lost_everybody_helps_others_on_their_second_asking() {
 #[test]
 fn isolation_ends_when_somebody_takes_us_for_its_neighbour() {
     let mut node = isolated();
+    // Whoever was beyond those we lost holds nothing of theirs any more.
+    node.wait(millis(11_000));
     let outputs = node.introduce(peer(LEFT));
     assert_eq!((node.node.status(), node.leaves()), (Status::Ok, vec![peer(LEFT)]));
     assert_eq!(asked_whom(&outputs), [(peer(LEFT), Flank::Left), (peer(LEFT), Flank::Right)]);
@@ -69,14 +71,14 @@ fn a_node_that_lost_everybody_grants_nothing_and_answers_no_ping() {
 }
 
 #[test]
-fn a_join_whose_leases_do_not_come_starts_over_after_three_of_them() {
+fn a_join_whose_leases_do_not_come_starts_over_after_four_of_them() {
     let (mut node, _) = Driver::asking(peer(ME), &[LEFT, RIGHT].map(peer), leased());
     let start = node.now;
     while node.node.status() == Status::Ok {
         let outputs = node.wait(millis(10));
         node.answer_probes(outputs);
     }
-    assert_eq!(node.now.since(start), millis(30_300));
+    assert_eq!(node.now.since(start), millis(40_400));
     assert_eq!(node.node.status(), Status::Joining);
 }
 
@@ -172,13 +174,11 @@ fn an_answer_to_another_question_is_refused() {
 fn at_most_256_vanished_peers_are_remembered() {
     let mut node = Driver::entitled(peer(ME), &[LEFT, RIGHT].map(peer), healing());
     let guests: Vec<Contact> = (0..300).map(|n| peer(0x8100_0000 + n)).collect();
-    for batch in guests.chunks(10) {
-        for guest in batch {
-            node.introduce(*guest);
-            node.hear_pastry(peer(STRANGER), Message::Obituary(*guest));
-        }
+    for guest in &guests {
+        node.introduce(*guest);
+        node.hear_pastry(peer(STRANGER), Message::Obituary(*guest));
         node.live_without(3500, &guests);
-        assert!(!batch.iter().any(|guest| node.knows(*guest)));
+        assert!(!node.knows(*guest));
     }
     let mut named = Vec::new();
     for _ in 0..300 {

@@ -8,7 +8,7 @@ mod harness;
 mod helping;
 mod hostile;
 mod join;
-mod lease_defects;
+mod lease_review;
 mod lease_edges;
 mod leases;
 mod leasing;

@@ -187,7 +187,7 @@ fn a_restarted_node_is_quiet_no_longer_than_its_earlier_life_can_have_granted() 
 fn nobody_binds_a_restarted_node_for_longer_than_a_lease() {
     let (mut node, outputs) = restarted();
     for (to, request) in asked(&outputs) {
-        node.hear_pastry(to, answer(request.nonce, true, u32::MAX, &[]));
+        node.hear_pastry(to, answer(request.nonce, true, u32::MAX - 1, &[]));
     }
     node.live(10_090);
     assert!(!node.request(NEARER_RIGHT, 5, Flank::Left).granted);

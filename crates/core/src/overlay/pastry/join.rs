@@ -179,7 +179,7 @@ impl Pastry {
     fn wait_for_leases(&mut self, cx: &mut Ctx<'_>) {
         self.enter_ring(cx.now);
         self.set_status(Status::Ok, cx);
-        cx.set_timer(Timer::Join, cx.config.lease_granted() * 3);
+        cx.set_timer(Timer::Join, cx.config.lease_granted() * 4);
         if self.leases.is_some() {
             self.start_watching(cx);
             self.complete_leaf_set(cx);

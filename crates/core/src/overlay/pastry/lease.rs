@@ -32,6 +32,8 @@ use crate::time::Time;
 
 /// What somebody holds who can not tell.
 const NEW_HERE: u32 = u32::MAX;
+/// Leases granted at a time. Two run; the others are those of displaced neighbours, which end soon.
+const GRANTS_MAX: usize = 64;
 /// Leaves named in lease messages, per side.
 const NAMED: usize = 4;
 /// Entitled without a lease.
@@ -69,7 +71,6 @@ pub(super) struct Leases {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Held {
-    /// The grantor; this node itself for what a ring of one had all along.
     from: NodeId,
     /// The life that granted it.
     life: u32,
@@ -107,6 +108,11 @@ struct Quiet {
     told: [bool; 2],
 }
 
+/// How long to wait for an answer, and after a refusal: several tries must fit into what is left when a lease is renewed.
+fn patience(config: &Config) -> Duration {
+    config.probe_timeout_max.min(config.lease / 6)
+}
+
 pub(super) const FLANKS: [Flank; 2] = [Flank::Left, Flank::Right];
 
 impl Flank {
@@ -132,9 +138,8 @@ impl Pastry {
     /// Returns the grantors of the leases this node holds, left and right, with their incarnations, as far as nobody nearer has displaced them.
     pub fn lessors(&self, now: Time) -> [Option<(NodeId, u32)>; 2] {
         let held = self.leases.as_ref().map_or([None; 2], |leases| leases.held);
-        let me = self.router.me().id;
         held.map(|held| {
-            let held = held.filter(|held| held.until > now && held.nearer.is_none() && held.from != me);
+            let held = held.filter(|held| held.until > now && held.nearer.is_none());
             held.map(|held| (held.from, held.life))
         })
     }
@@ -145,10 +150,10 @@ impl Pastry {
         if !config.rule(Safeguard::ReadyNeedsLeases) {
             return Some(FOREVER);
         }
-        let leaf_set = self.router.leaf_set();
-        if leaf_set.is_empty() {
-            // A ring of one: nobody has ever been asked to respect us, nobody is there to object.
-            return (leaf_set.is_whole() && !self.had_peers).then_some(FOREVER);
+        if !self.had_peers {
+            // A ring of one, perhaps with guests that are not part of it yet: nobody else can be entitled to anything
+            // before we have granted a lease.
+            return (self.status == Status::Ready).then_some(FOREVER);
         }
         let valid = |held: &Held| held.until > now;
         if !config.rule(Safeguard::Sides) {
@@ -173,8 +178,10 @@ impl Pastry {
             return;
         }
         let leases = self.leases.get_or_insert_default();
-        if self.router.me().incarnation > 1 && cx.config.rule(Safeguard::RestartWaits) {
-            let until = cx.now.after(cx.config.lease_granted());
+        // An earlier life, or this one before it left, may have granted something.
+        let restarted = (self.router.me().incarnation > 1).then(|| cx.now.after(cx.config.lease_granted()));
+        let until = restarted.max(self.bound_before).filter(|until| *until > cx.now);
+        if let Some(until) = until.filter(|_| cx.config.rule(Safeguard::RestartWaits)) {
             leases.quiet = Some(Quiet { until, told: [false; 2] });
         }
     }
@@ -247,7 +254,6 @@ impl Pastry {
         let me = self.router.me().id;
         for flank in FLANKS {
             let (at, neighbour) = (flank as usize, self.neighbour(flank));
-            let alone = self.status == Status::Ready && !self.had_peers;
             let Some(leases) = &mut self.leases else { return };
             if leases.asked[at].is_some_and(|asked| neighbour.is_none_or(|n| n.id != asked.peer)) {
                 leases.asked[at] = None;
@@ -258,12 +264,6 @@ impl Pastry {
                 }
                 continue;
             };
-            if leases.held[at].is_none() && alone {
-                // Everything was ours, and what is left still is until somebody else can be entitled.
-                let until = cx.now.after(cx.config.lease_held());
-                leases.held[at] =
-                    Some(Held { from: me, life: 0, nonce: 0, until, renew: cx.now, nearer: None });
-            }
             let Some(held) = &mut leases.held[at] else { continue };
             let reach = |id: NodeId| flank.distance(me, id);
             let bound = held.nearer.unwrap_or(held.from);
@@ -301,7 +301,7 @@ impl Pastry {
             if !due || leases.asked[at].is_some() {
                 continue;
             }
-            let deadline = cx.now.after(cx.config.probe_timeout_max);
+            let deadline = cx.now.after(patience(cx.config));
             leases.asked[at] = Some(Asked { peer: neighbour.id, nonce: Some(nonce), sent: cx.now, deadline });
             if let Some(held) = leases.held[at].as_mut().filter(|held| held.from == neighbour.id) {
                 held.nonce = nonce;
@@ -378,7 +378,8 @@ impl Pastry {
             }
             if let Some(asked) = leases.asked[at].filter(|asked| asked.deadline <= cx.now) {
                 leases.asked[at] = None;
-                *silent = asked.nonce.map(|_| asked.peer);
+                // After a long stop the silence was ours.
+                *silent = asked.nonce.filter(|_| !late).map(|_| asked.peer);
             }
         }
         if leases.quiet.is_some_and(|quiet| quiet.until <= cx.now) {
@@ -403,10 +404,11 @@ impl Pastry {
 
     /// Neighbours that refuse for long have a reason somebody should look into. There is no way around them.
     fn report_idleness(&mut self, cx: &mut Ctx<'_>) {
-        let idle = self.is_in_ring() && self.entitled_until(cx.now, cx.config).is_none();
+        let entitled = self.entitled_until(cx.now, cx.config).is_some();
+        let waits = self.is_in_ring();
         let Some(leases) = &mut self.leases else { return };
-        leases.idle = if idle { leases.idle.or(Some(cx.now)) } else { None };
-        if leases.idle.is_some_and(|since| cx.now.since(since) >= cx.config.lease * 3) {
+        leases.idle = if entitled { None } else { leases.idle.or(waits.then_some(cx.now)) };
+        if waits && leases.idle.is_some_and(|since| cx.now.since(since) >= cx.config.lease * 3) {
             leases.idle = Some(cx.now);
             cx.note(Note::LeasesOverdue);
         }
@@ -465,6 +467,13 @@ impl Pastry {
         }
     }
 
+    /// Until when anybody may rely on something we have granted in this life or before.
+    pub(super) fn bound_until(&self) -> Option<Time> {
+        let leases = self.leases.as_ref();
+        let granted = leases.and_then(|leases| leases.granted.iter().map(|grant| grant.until).max());
+        granted.max(self.bound_before)
+    }
+
     /// A peer has left for good and said so, or came back in a new life: nothing binds us to its old one.
     pub(super) fn release(&mut self, id: NodeId) {
         if let Some(leases) = &mut self.leases {
@@ -478,8 +487,8 @@ impl Pastry {
         if self.leases.is_none() || !self.is_member() {
             return cx.refuse(Refusal::NotJoined);
         }
-        let LeaseRequest { nonce, side, holds, leaves } = request;
-        let me = self.router.me().id;
+        let LeaseRequest { nonce, side, holds, mut leaves } = request;
+        leaves.truncate(2 * NAMED);
         let early = self.status == Status::Ok && !cx.config.rule(Safeguard::GrantBeforeReady);
         if self.status == Status::Waiting || early {
             // Here, but not sure yet of what is beside us.
@@ -493,7 +502,7 @@ impl Pastry {
         }
         let is_neighbour = self.neighbour(mine).is_some_and(|neighbour| neighbour.id == from.id);
         let granted = (is_neighbour || !cx.config.rule(Safeguard::AddFirst))
-            && self.leases.as_ref().is_some_and(|leases| leases.quiet.is_none())
+            && self.leases.as_mut().is_some_and(|leases| leases.may_grant(from.id, cx))
             && self.is_verified(cx)
             && !self.is_open(mine, from.id, cx.now)
             && !self.is_missing(&leaves, cx.config)
@@ -502,11 +511,7 @@ impl Pastry {
         let Some(leases) = &mut self.leases else { return };
         if granted {
             self.had_peers = true;
-            // What a ring of one had all along, nobody else has promised to respect: it ends with the first grant.
-            for held in leases.held.iter_mut().filter(|held| held.is_some_and(|held| held.from == me)) {
-                *held = None;
-            }
-            leases.granted.retain(|grant| (grant.to, grant.side) != (from.id, mine) && grant.until > cx.now);
+            leases.granted.retain(|grant| (grant.to, grant.side) != (from.id, mine));
             let until = cx.now.after(cx.config.lease_granted());
             leases.granted.push(Grant { to: from.id, side: mine, nonce, until, nearer: None });
         }
@@ -571,20 +576,26 @@ impl Pastry {
         nearer: Option<NodeId>,
         cx: &mut Ctx<'_>,
     ) {
+        let me = self.router.me().id;
         let Some(leases) = &mut self.leases else { return cx.refuse(Refusal::Unsolicited) };
         let ours = |grant: &Grant| grant.to == from.id && grant.nonce == nonce;
         let Some(at) = leases.granted.iter().position(ours) else {
             return cx.refuse(Refusal::Unsolicited);
         };
+        let Grant { to, side, .. } = leases.granted[at];
         match nearer {
-            Some(nearer) => leases.granted[at].nearer = Some(nearer),
+            Some(nearer) if side.distance(me, nearer) < side.distance(me, to) => {
+                leases.granted[at].nearer = Some(nearer);
+            }
+            Some(_) => cx.refuse(Refusal::OutOfRange),
             None => {
                 leases.granted.swap_remove(at);
             }
         }
     }
 
-    pub(super) fn handle_lease_reply(&mut self, from: Contact, reply: LeaseReply, cx: &mut Ctx<'_>) {
+    pub(super) fn handle_lease_reply(&mut self, from: Contact, mut reply: LeaseReply, cx: &mut Ctx<'_>) {
+        reply.leaves.truncate(2 * NAMED);
         let missing = self.is_missing(&reply.leaves, cx.config);
         let Some(leases) = &mut self.leases else { return cx.refuse(Refusal::Unsolicited) };
         let solicited = cx.config.rule(Safeguard::SolicitedOnly);
@@ -611,7 +622,7 @@ impl Pastry {
             cx.note(Note::LeaseGranted);
         } else {
             // Asked again when the neighbour changes, or at the next turn.
-            let deadline = cx.now.after(cx.config.probe_timeout_max);
+            let deadline = cx.now.after(patience(cx.config));
             leases.asked[at] = Some(Asked { deadline, nonce: None, ..asked });
             cx.note(Note::LeaseRefused);
         }
@@ -642,15 +653,17 @@ impl Pastry {
     /// After a restart, a neighbour tells what it holds from our earlier life.
     fn learn_held(&mut self, from: Contact, flank: Flank, holds: u32, cx: &mut Ctx<'_>) {
         let is_beside = self.neighbour(flank).is_some_and(|neighbour| neighbour.id == from.id);
+        let nonce = self.nonce();
         let Some(leases) = &mut self.leases else { return };
         let Some(quiet) = leases.quiet.as_mut().filter(|_| holds != NEW_HERE) else { return };
         quiet.told[flank as usize] |= is_beside;
         let over = quiet.told == [true; 2];
-        if holds > 0 && leases.granted.len() < usize::from(cx.config.leaf_set) {
+        if holds > 0 && is_beside {
             let span =
                 Duration::from_millis(holds.into()) * u32::from(100 + 2 * cx.config.drift_percent) / 100;
             let until = cx.now.after(span.min(cx.config.lease_granted()));
-            leases.granted.push(Grant { to: from.id, side: flank, nonce: 0, until, nearer: None });
+            leases.granted.retain(|grant| (grant.to, grant.side) != (from.id, flank));
+            leases.granted.push(Grant { to: from.id, side: flank, nonce, until, nearer: None });
         }
         if over {
             leases.quiet = None;
@@ -684,13 +697,22 @@ impl Pastry {
 
     pub(super) fn check_leases(&self) {
         if let Some(leases) = &self.leases {
-            let limit = 2 * self.router.leaf_set().members().len() + 64;
-            assert!(leases.granted.len() <= limit && leases.dead.len() <= limit);
+            let leaves = self.router.leaf_set().members().len();
+            // What neighbours tell after a restart comes on top.
+            assert!(leases.granted.len() <= GRANTS_MAX + 4);
+            assert!(leases.dead.len() <= leaves + GRANTS_MAX && leases.inherited.len() <= 513);
         }
     }
 }
 
 impl Leases {
+    /// Says whether there is anything that forbids to grant a lease to anybody, or to this peer.
+    fn may_grant(&mut self, to: NodeId, cx: &Ctx<'_>) -> bool {
+        self.granted.retain(|grant| grant.until > cx.now);
+        let room = self.granted.len() < GRANTS_MAX || self.granted.iter().any(|grant| grant.to == to);
+        room && self.quiet.is_none_or(|quiet| quiet.until <= cx.now)
+    }
+
     /// Until when a node may rely on something we must respect.
     fn bound_until(&self, id: NodeId, now: Time) -> Option<Time> {
         let granted = self.granted.iter().filter(|grant| grant.to == id).map(|grant| grant.until);

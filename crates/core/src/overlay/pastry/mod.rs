@@ -60,8 +60,10 @@ pub struct Pastry {
     joining: Option<Box<join::Joining>>,
     helping: Option<Box<join::Helping>>,
     leases: Option<Box<lease::Leases>>,
-    /// Whether this node has ever had a peer: then being alone means being cut off.
+    /// Whether this node has ever granted or held a lease: then being alone means being cut off.
     had_peers: bool,
+    /// Until when something may be relied on that was granted before this node left the ring.
+    bound_before: Option<Time>,
     leaving: Option<RequestId>,
 }
 
@@ -110,6 +112,7 @@ impl Pastry {
             helping: None,
             leases: None,
             had_peers: false,
+            bound_before: None,
             leaving: None,
         }
     }
@@ -378,6 +381,7 @@ impl Pastry {
                 cx.note(Note::HalfReachable(peer));
                 self.prober.suspect(peer, cx);
                 self.continue_join(cx);
+                self.continue_verifying(cx);
             }
             None => cx.refuse(Refusal::Unsolicited),
         }

@@ -76,6 +76,7 @@ impl Pastry {
     /// Nothing holds a dead peer in the tables any more.
     pub(super) fn remove_dead(&mut self, peer: Contact, cx: &mut Ctx<'_>) {
         cx.note(Note::Died(peer));
+        self.remember_gone(peer, cx.now);
         let leaf_set = self.router.leaf_set();
         let beside = [leaf_set.left().next(), leaf_set.right().next()];
         let was_beside = beside.iter().flatten().any(|neighbour| neighbour.id == peer.id);
@@ -91,9 +92,6 @@ impl Pastry {
     /// Removes a peer from all tables and starts to fill the gaps.
     pub(super) fn forget(&mut self, id: NodeId, cx: &mut Ctx<'_>) {
         let was_left = self.router.leaf_set().left().any(|leaf| leaf.id == id);
-        if let Some(contact) = self.router.get(id) {
-            self.remember_gone(contact, cx.now);
-        }
         let beside = FLANKS.map(|flank| self.neighbour(flank).is_some_and(|neighbour| neighbour.id == id));
         let removed = self.router.remove(id);
         for (flank, _) in FLANKS.into_iter().zip(beside).filter(|(_, beside)| *beside) {
@@ -242,11 +240,15 @@ impl Pastry {
         if self.router.get(from.id).is_none() {
             return cx.refuse(Refusal::Unsolicited);
         }
+        // The last one leaves and knows of nobody else: that is no cut.
+        let me = self.me().id;
+        let last = self.router.leaf_set().members() == [from] && leaves.iter().all(|leaf| leaf.id == me);
         let sides = leaves.iter().map(|leaf| self.router.leaf_set().side_of(leaf.id, from.id, &leaves));
         let sides: Vec<Source> = sides.collect();
         if cx.config.rule(Safeguard::ReturnLeases) {
             self.release(from.id);
         }
+        self.had_peers &= !(last && self.router.leaf_set().is_whole());
         if !self.keep_dead(from, cx) {
             self.forget(from.id, cx);
         }
@@ -257,8 +259,8 @@ impl Pastry {
 
     pub(super) fn start_leaving(&mut self, request: RequestId, cx: &mut Ctx<'_>) {
         match self.status {
-            Status::Ready => {}
-            Status::Joining | Status::Waiting | Status::Ok | Status::Isolated => {
+            Status::Ready | Status::Ok => {}
+            Status::Joining | Status::Waiting | Status::Isolated => {
                 self.stop(cx);
                 return cx.out.push(Output::Reply { request, reply: Ok(Reply::Left) });
             }
@@ -270,6 +272,7 @@ impl Pastry {
         for peer in self.router.nodes() {
             cx.send(peer, Body::Pastry(Message::Goodbye(Box::new(leaves.clone()))));
         }
+        self.end_join(Failure::Ended, cx);
         self.leaving = Some(request);
         self.set_status(Status::Leaving, cx);
         cx.set_timer(Timer::Leave, cx.config.leave_grace);
@@ -286,8 +289,8 @@ impl Pastry {
     pub(super) fn stop(&mut self, cx: &mut Ctx<'_>) {
         self.end_join(Failure::Ended, cx);
         let blank = Pastry::new(self.me(), cx.config);
-        let (range, status) = (self.range, self.status);
-        *self = Pastry { range, status, ..blank };
+        let (range, status, bound_before) = (self.range, self.status, self.bound_until());
+        *self = Pastry { range, status, bound_before, ..blank };
         self.set_status(Status::Out, cx);
     }
 }
