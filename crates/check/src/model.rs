@@ -52,6 +52,8 @@ impl Ring {
         let ready = |node: u8| state.running().any(|(at, n)| at == node && n.status() == Status::Ready);
         assert!((0..plan.ready).all(ready), "the ring of {} is formed", plan.name);
         state.left = plan.faults;
+        state.since = state.now;
+        state.breaks(plan.broken);
         ring.start = state;
         Ok(ring)
     }
@@ -107,6 +109,7 @@ impl Ring {
     fn faults(&self, state: &State, actions: &mut Vec<Action>) {
         let left = &state.left;
         let count = state.slots.len() as u8;
+        let all_ready = state.running().all(|(_, node)| node.status() == Status::Ready);
         let calm = state.now >= state.since.after(self.plan.lull);
         for node in 0..count {
             let slot = &state.slots[usize::from(node)];
@@ -121,7 +124,7 @@ impl Ring {
                 actions.push(Action::Join(node));
                 continue;
             }
-            if runs && left.pauses.0 > 0 {
+            if runs && left.pauses.0 > 0 && (!self.plan.faults_after_joins || all_ready) {
                 actions.push(Action::Pause(node));
             }
             if runs && left.crashes.0 > 0 {
@@ -149,7 +152,7 @@ impl Ring {
                 }
             }
         }
-        if calm && !state.cuts.is_empty() {
+        if calm && !state.cuts.is_empty() && self.plan.broken.is_empty() {
             actions.push(Action::Mend);
         }
     }

@@ -55,8 +55,14 @@ pub struct Plan {
     pub ready: u8,
     /// Members of a leaf set.
     pub leaf_set: u16,
+    /// What it takes to deliver.
+    pub ownership: Ownership,
+    /// Links that lead nowhere once the ring stands, each in one direction.
+    pub broken: &'static [(u8, u8)],
     /// What may go wrong.
     pub faults: Faults,
+    /// Whether nodes are stopped only once everybody is ready.
+    pub faults_after_joins: bool,
     /// How far a model looks beyond the last thing that went wrong.
     pub span: Duration,
     /// How long after that at the earliest a paused node goes on, and links are mended.
@@ -110,7 +116,10 @@ const BASE: Plan = Plan {
     ids: &[],
     ready: 0,
     leaf_set: 4,
+    ownership: Ownership::Lease,
+    broken: &[],
     faults: NONE,
+    faults_after_joins: false,
     span: Duration::from_millis(1600),
     lull: Duration::ZERO,
     heartbeat: UPKEEP,
@@ -254,6 +263,62 @@ pub const PLANS: &[Plan] = &[
         ..BASE
     },
     Plan {
+        name: "crowd-by-hint",
+        about: "two ready nodes, two joiners between them, no leases and no faults at all",
+        ids: &[0x00, 0x90, 0x30, 0x40],
+        ready: 2,
+        ownership: Ownership::Hint,
+        sometimes: &[Sometimes::Joined, Sometimes::TwoDeliver],
+        ..BASE
+    },
+    Plan {
+        name: "stopped-holder",
+        about: "two ready nodes, one joiner, a node stopped until it is given up, for less than a lease",
+        ids: &[0x20, 0xa0, 0x60],
+        ready: 2,
+        faults: Faults { pauses: Count(1), ..NONE },
+        faults_after_joins: true,
+        heartbeat: Duration::from_millis(100),
+        lull: Duration::from_millis(400),
+        sometimes: &[Sometimes::Joined, Sometimes::TwoDeliver],
+        ..BASE
+    },
+    Plan {
+        name: "passed-over",
+        about: "two ready nodes, two joiners between them that do not get through to one of them",
+        ids: &[0x00, 0x64, 0x0a, 0x3c],
+        ready: 2,
+        broken: &[(2, 0), (3, 0)],
+        sometimes: &[Sometimes::Joined, Sometimes::TwoDeliver],
+        ..BASE
+    },
+    Plan {
+        name: "line-of-links",
+        about: "five ready nodes, links left in a line only",
+        ids: &[0x00, 0x0a, 0x14, 0x3c, 0x50],
+        ready: 5,
+        leaf_set: 8,
+        // 3 - 0 - 4 - 2 - 1 is left.
+        broken: &[
+            (0, 1),
+            (1, 0),
+            (0, 2),
+            (2, 0),
+            (1, 3),
+            (3, 1),
+            (1, 4),
+            (4, 1),
+            (2, 3),
+            (3, 2),
+            (3, 4),
+            (4, 3),
+        ],
+        heartbeat: Duration::from_millis(400),
+        span: Duration::from_millis(4000),
+        sometimes: &[Sometimes::LeaseLost],
+        ..BASE
+    },
+    Plan {
         name: "small-leaf-sets",
         about: "four ready nodes with a leaf on each side, one joiner, one false suspicion",
         ids: &[0x10, 0x50, 0x90, 0xd0, 0x30],
@@ -281,7 +346,7 @@ impl Plan {
             neighbourhood: 0,
             spares: 0,
             metric: Metric::Application,
-            ownership: Ownership::Lease,
+            ownership: self.ownership,
             lease: Duration::from_secs(1),
             without,
             hop_timeout_min: brief,

@@ -6,18 +6,19 @@ use kringle_core::id::{Id, Key};
 use kringle_core::message::{Body, BodyKind};
 use kringle_core::node::Node;
 use kringle_core::overlay::pastry::Message as Pastry;
-use kringle_sim::invariants::one_deliverer_per_key;
+use kringle_sim::invariants::{lease_holders_are_known, one_deliverer_per_key};
 use kringle_sim::world::World;
 
 use crate::action::{Action, Flight};
 use crate::model::Ring;
 use crate::plan::Plan;
+use crate::properties::judges_holders;
 use crate::schedule::Schedule;
 
 /// What the simulator made of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replay {
-    /// After which step two nodes delivered one key, and which.
+    /// After which step two nodes delivered one key, or a lease had a holder its grantor does not know; and who.
     pub broken: Option<(usize, String)>,
     /// Steps that were not possible: the schedule was made for nodes that behave otherwise.
     pub skipped: Vec<usize>,
@@ -29,6 +30,9 @@ pub fn replay(plan: Plan, schedule: &Schedule, without: Option<Safeguard>) -> Re
     let mut driven = Driven::new(&ring);
     for action in ring.setup() {
         driven.step(*action);
+    }
+    for (from, to) in ring.plan().broken {
+        driven.world.network.cut((*from).into(), (*to).into());
     }
     let mut replay = Replay { broken: None, skipped: Vec::new() };
     for (at, action) in schedule.actions.iter().enumerate() {
@@ -137,6 +141,9 @@ impl Driven<'_> {
             }
         }
         self.judged = world.deliveries().len();
+        if judges_holders(self.ring) {
+            lease_holders_are_known(world)?;
+        }
         one_deliverer_per_key(world, &self.ring.keys)
     }
 }

@@ -34,6 +34,7 @@ pub struct State {
     pub(crate) slots: Vec<Slot>,
     /// In the order they were sent, which only serves to name them: any may arrive next.
     pub(crate) messages: Vec<Message>,
+    /// Links that lead nowhere, each in one direction.
     pub(crate) cuts: Vec<(u8, u8)>,
     /// What may still go wrong.
     pub(crate) left: Faults,
@@ -111,6 +112,14 @@ impl State {
         };
         state.seal();
         state
+    }
+
+    /// From now on these links lead nowhere, each in one direction.
+    pub(crate) fn breaks(&mut self, links: &[(u8, u8)]) {
+        self.cuts.extend(links);
+        self.cuts.sort_unstable();
+        self.cuts.dedup();
+        self.seal();
     }
 
     /// Returns all running nodes.
@@ -349,12 +358,11 @@ impl State {
     }
 
     fn cut(&mut self, a: u8, b: u8) -> bool {
-        let link = (a.min(b), a.max(b));
-        if let Err(at) = self.cuts.binary_search(&link) {
-            self.cuts.insert(at, link);
-            return true;
+        if self.cuts.binary_search(&(a, b)).is_ok() {
+            return false;
         }
-        false
+        self.breaks(&[(a, b), (b, a)]);
+        true
     }
 
     /// The driver reads the clock right before the call, and does not make it if it is too late.
@@ -431,7 +439,7 @@ impl State {
         let Some(target) = self.slots.get(to.addr.0 as usize) else { return };
         let index = to.addr.0 as u8;
         let gone = target.node.is_none() || target.contact.incarnation < to.incarnation;
-        if gone || self.cuts.contains(&(from.min(index), from.max(index))) {
+        if gone || self.cuts.binary_search(&(from, index)).is_ok() {
             return;
         }
         let sender = self.slots[usize::from(from)].contact;

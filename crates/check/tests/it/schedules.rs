@@ -49,7 +49,7 @@ fn a_printed_schedule_can_be_read_back() {
 #[test]
 fn every_step_that_is_left_is_needed() {
     let (plan, schedule) = counter_example("keep-granted", "suspicions");
-    assert!(schedule.actions.len() < 12, "{schedule}");
+    assert!(schedule.actions.len() < 40, "{schedule}");
     for at in 0..schedule.actions.len() {
         let mut fewer = schedule.clone();
         fewer.actions.remove(at);
