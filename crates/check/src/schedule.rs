@@ -113,6 +113,11 @@ pub(crate) fn shorten(ring: &Ring, actions: Vec<Action>, broken: impl Fn(&State)
     }
 }
 
+/// Says whether two nodes deliver one key in the end, if the steps that are possible are taken.
+pub fn ends_with_two_deliverers(ring: &Ring, actions: &[Action]) -> bool {
+    follow(ring, actions, &|state| properties::two_deliverers(ring, state).is_some()).is_some()
+}
+
 /// Takes the steps that are possible, and returns them up to where it goes wrong.
 fn follow(ring: &Ring, actions: &[Action], broken: &impl Fn(&State) -> bool) -> Option<Vec<Action>> {
     let mut state = ring.start().clone();

@@ -111,7 +111,7 @@ fn chaos(seed: u64, without: Option<Safeguard>) -> Result<(), String> {
                     let seeds: Vec<u32> = (0..count).filter(|seed| *seed != node).collect();
                     world.join(node, &seeds);
                 }
-                _ => world.network.loss_per_million = dice.below(200_000) as u32,
+                _ => world.network.loss_per_million = dice.below(100_000) as u32,
             }
         }
         let keys = telling_keys(&ids);
