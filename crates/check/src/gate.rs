@@ -20,7 +20,7 @@ pub const RULES: [Rule; 10] = [
     ("sides", Safeguard::Sides, "long-pause", WALKS),
     ("keep-granted", Safeguard::KeepGranted, "suspicions", WALKS),
     ("add-first", Safeguard::AddFirst, "suspected-joiner", WALKS),
-    ("isolation", Safeguard::Isolation, "cut-one-off", Search::Depth),
+    ("isolation", Safeguard::Isolation, "left-alone", WALKS),
     ("displaced", Safeguard::Displaced, "passed-over", WALKS),
     ("current-neighbour", Safeguard::CurrentNeighbour, "stopped-holder", WALKS),
     ("agreement", Safeguard::Agreement, "line-of-links", WALKS),

@@ -212,6 +212,17 @@ pub const PLANS: &[Plan] = &[
         ..BASE
     },
     Plan {
+        name: "left-alone",
+        about: "two ready nodes, nothing gets through any more",
+        ids: &[0x10, 0x90],
+        ready: 2,
+        broken: &[(0, 1), (1, 0)],
+        heartbeat: Duration::from_millis(400),
+        span: Duration::from_millis(3000),
+        sometimes: &[Sometimes::TwoDeliver, Sometimes::LeaseLost, Sometimes::Isolated],
+        ..BASE
+    },
+    Plan {
         name: "cut-one-off",
         about: "three ready nodes, one cut off from the others, or one link cut",
         ids: &[0x10, 0x50, 0x90],
