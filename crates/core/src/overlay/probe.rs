@@ -176,7 +176,10 @@ impl Prober {
         cx: &mut Ctx<'_>,
     ) -> Option<Answered> {
         let at = self.probes.iter().position(|probe| {
-            probe.peer.id == from && nonce.wrapping_sub(probe.first) <= Nonce::from(probe.attempt)
+            probe.peer.id == from
+                && nonce.wrapping_sub(probe.first) <= Nonce::from(probe.attempt)
+                // What is open for a late pong only has had its leaf reply.
+                && !(by_leaf && probe.why == Why::NOTHING)
         })?;
         let probe = &mut self.probes[at];
         let attempt = nonce.wrapping_sub(probe.first);

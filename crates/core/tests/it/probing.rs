@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kringle_core::config::Settings;
 use kringle_core::contact::{Addr, Contact};
-use kringle_core::edge::{Note, Output, Refusal, Timer};
+use kringle_core::edge::{Input, Note, Output, Refusal, Timer};
 use kringle_core::message::{Body, Nonce};
 use kringle_core::overlay::pastry::Message;
 
@@ -54,6 +54,22 @@ fn only_the_answer_to_an_open_ping_counts() {
     assert_eq!(node.hear(peer(PEER), Body::Pong(nonce)), []);
     assert!(node.refuses(peer(PEER), Body::Pong(nonce), Refusal::Unsolicited));
     assert!(node.refuses(peer(PEER), leaf_reply(nonce, None), Refusal::Unsolicited));
+}
+
+#[test]
+fn a_leaf_reply_counts_once_although_a_pong_is_still_to_come() {
+    let mut node = ring_of(4);
+    let nonce = ping_to(&obituary(&mut node, peer(PEER)), peer(PEER));
+    // The neighbour's turn comes meanwhile: one probe for both, and both will be answered.
+    let outputs = node.feed(Input::Timer(Timer::Heartbeat));
+    assert!(leaf_probes(&outputs).iter().any(|(to, probe)| (*to, probe.nonce) == (peer(PEER), nonce)));
+    node.wait(millis(20));
+    node.hear(peer(PEER), leaf_reply(nonce, None));
+    let proximity = node.pastry().router().proximity(peer(PEER).id);
+    node.wait(millis(40));
+    assert!(node.refuses(peer(PEER), leaf_reply(nonce, None), Refusal::Unsolicited), "the same again");
+    assert_eq!(node.pastry().router().proximity(peer(PEER).id), proximity);
+    assert_eq!(refusals(&node.hear(peer(PEER), Body::Pong(nonce))), []);
 }
 
 #[test]
