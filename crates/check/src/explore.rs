@@ -47,6 +47,8 @@ pub struct Finding {
 pub struct Report {
     /// The model's name.
     pub model: &'static str,
+    /// How it was searched.
+    pub search: Search,
     /// States generated, the same one counted as often as it was met.
     pub states: usize,
     /// Different states.
@@ -80,18 +82,43 @@ pub fn explore(ring: &Ring, search: Search, bounds: Bounds, progress: impl FnMut
         .timeout(bounds.time)
         .finish_when(HasDiscoveries::AnyFailures);
     match search {
-        Search::Depth => watch(ring, builder.spawn_dfs(), bounds, progress),
-        Search::Breadth => watch(ring, builder.spawn_bfs(), bounds, progress),
+        Search::Depth => watch(ring, search, builder.spawn_dfs(), bounds, progress),
+        Search::Breadth => watch(ring, search, builder.spawn_bfs(), bounds, progress),
         Search::Walks(seed) => {
-            let mut report = watch(ring, builder.spawn_simulation(seed, UniformChooser), bounds, progress);
+            let checker = builder.spawn_simulation(seed, UniformChooser);
+            let mut report = watch(ring, search, checker, bounds, progress);
             report.complete = false;
             report
         }
     }
 }
 
+/// Looks at a model in both ways: depth first as far as the bounds allow, then, unless every state was seen, along random
+/// walks, which reach far fewer states but those at the far ends.
+pub fn survey(ring: &Ring, bounds: Bounds, seed: u64, mut progress: impl FnMut(usize)) -> Vec<Report> {
+    let depth = explore(ring, Search::Depth, bounds, &mut progress);
+    if depth.complete || depth.counter_example.is_some() {
+        return vec![depth];
+    }
+    let states = bounds.states / 4;
+    let walks = explore(ring, Search::Walks(seed), Bounds { states, ..bounds }, progress);
+    vec![depth, walks]
+}
+
+/// What several searches of one model have found together.
+pub fn together(reports: &[Report]) -> Vec<Finding> {
+    let mut findings = reports.first().map(|report| report.findings.clone()).unwrap_or_default();
+    for finding in &mut findings {
+        let same = |other: &&Finding| other.property == finding.property;
+        let mut held = reports.iter().filter_map(|report| report.findings.iter().find(same)).map(|f| f.holds);
+        finding.holds = if finding.sometimes { held.any(|holds| holds) } else { held.all(|holds| holds) };
+    }
+    findings
+}
+
 fn watch(
     ring: &Ring,
+    search: Search,
     mut checker: impl Checker<Ring>,
     bounds: Bounds,
     mut progress: impl FnMut(usize),
@@ -132,6 +159,7 @@ fn watch(
     let complete = counter_example.is_none() && states < bounds.states && time < bounds.time;
     Report {
         model: ring.plan().name,
+        search,
         states,
         unique: checker.unique_state_count(),
         depth: checker.max_depth(),

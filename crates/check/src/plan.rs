@@ -207,7 +207,8 @@ pub const PLANS: &[Plan] = &[
         ready: 2,
         faults: Faults { cuts: Count(1), late: Count(1), ..NONE },
         heartbeat: Duration::from_millis(400),
-        span: Duration::from_millis(2000),
+        lull: Duration::from_millis(1800),
+        span: Duration::from_millis(2600),
         sometimes: &[Sometimes::TwoDeliver, Sometimes::LeaseLost, Sometimes::Isolated],
         ..BASE
     },
@@ -239,6 +240,7 @@ pub const PLANS: &[Plan] = &[
         ids: &[0x10, 0x90],
         ready: 2,
         faults: Faults { pauses: Count(1), routes: Count(1), ..NONE },
+        lull: Duration::from_millis(1100),
         sometimes: &[Sometimes::TwoDeliver, Sometimes::LeaseLost, Sometimes::Delivered],
         ..BASE
     },
@@ -336,7 +338,7 @@ pub const PLANS: &[Plan] = &[
         ready: 4,
         leaf_set: 2,
         faults: Faults { suspicions: Count(1), ..NONE },
-        sometimes: &[Sometimes::Joined, Sometimes::TwoDeliver, Sometimes::LeaseLost],
+        sometimes: &[Sometimes::Joined, Sometimes::TwoDeliver, Sometimes::Suspected],
         ..BASE
     },
 ];
@@ -345,6 +347,40 @@ impl Plan {
     /// Finds a model by its name.
     pub fn named(name: &str) -> Option<Plan> {
         PLANS.iter().find(|plan| plan.name == name).copied()
+    }
+
+    /// Says in words what the model is bounded by.
+    pub fn bounds(&self) -> String {
+        let faults = &self.faults;
+        let counted = [
+            (faults.losses, "lost"),
+            (faults.doubles, "doubled"),
+            (faults.late, "moments with messages in flight"),
+            (faults.suspicions, "false suspicions"),
+            (faults.crashes, "crashes"),
+            (faults.restarts, "restarts"),
+            (faults.pauses, "pauses"),
+            (faults.cuts, "cut links"),
+            (faults.cut_offs, "nodes cut off"),
+            (faults.routes, "messages"),
+        ];
+        let some = counted.iter().filter(|(count, _)| count.0 > 0);
+        let mut parts: Vec<String> = some.map(|(count, what)| format!("{} {what}", count.0)).collect();
+        if !self.broken.is_empty() {
+            parts.push(format!("{} one-way links broken", self.broken.len()));
+        }
+        if parts.is_empty() {
+            parts.push("nothing going wrong".into());
+        }
+        format!(
+            "{} ready, {} joining, leaf set {}, by {}; at most {}; {:.1} s from the last disturbance",
+            self.ready,
+            self.ids.len() - usize::from(self.ready),
+            self.leaf_set,
+            if self.ownership == Ownership::Lease { "lease" } else { "hint" },
+            parts.join(", "),
+            self.span.as_secs_f64()
+        )
     }
 
     /// Returns the settings of all nodes: nothing periodic within a model's horizon but leases, nothing measured,

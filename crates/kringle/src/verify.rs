@@ -1,12 +1,12 @@
 //! The model checker on the command line.
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use kringle_check::explore::{Bounds, Report, Search, explore};
+use kringle_check::explore::{Bounds, Finding, Report, Search, explore, survey, together};
 use kringle_check::gate::{self, Caught};
 use kringle_check::model::Ring;
 use kringle_check::plan::{PLANS, Plan};
@@ -20,11 +20,14 @@ use crate::failure::Failure;
 /// One in so many states is left in peace, to see whether the ring comes to rest.
 const REST_EVERY: u64 = 20_000;
 
+/// The seed of the random walks, unless told.
+const SEED: u64 = 1;
+
 const NOT_COVERED: &str = "\
-Not covered: more nodes than the models have; more faults than their bounds; clocks that drift apart; one-way
-cuts; the relayed probes and repeated attempts of a real configuration (a model's nodes probe once); leaving
-politely; and whatever lies beyond a bound wherever a model was cut off. Two parts of two or more nodes each may
-both deliver, which is promised to nobody and tried by no model.
+Not covered: more nodes than the models have; more faults than their bounds; clocks that drift apart; the relayed
+probes and repeated attempts of a real configuration (a model's nodes probe once); leaving politely; healing of
+rings cut apart; and whatever lies beyond a bound wherever a model was cut off. Two parts of two or more nodes each
+may both deliver, which is promised to nobody and tried by no model.
 ";
 
 #[derive(Debug, Args)]
@@ -84,7 +87,7 @@ pub(crate) fn run(args: &VerifyArgs, json: bool) -> Result<Verdict, Failure> {
 }
 
 fn rule(name: &str) -> Result<Safeguard, Failure> {
-    let names: Vec<&str> = gate::RULES.iter().map(|(name, ..)| *name).collect();
+    let names: Vec<&str> = Safeguard::ALL.iter().map(|rule| rule.name()).collect();
     gate::rule(name).ok_or_else(|| {
         Failure::usage(format!("there is no rule {name:?}"), format!("The rules are {}.", names.join(", ")))
     })
@@ -117,9 +120,36 @@ fn ring(plan: Plan, without: Option<Safeguard>) -> Result<Ring, Failure> {
     Ok(Ring::new(plan, without).map_err(refused)?.resting(REST_EVERY))
 }
 
-/// Progress goes to standard error, in one line that is written over.
+/// Progress goes to standard error: one line that is written over on a terminal, and a line per model otherwise.
 fn progress(text: &str) {
-    let _ = write!(io::stderr(), "\r{text:70}\r");
+    if io::stderr().is_terminal() {
+        let _ = write!(io::stderr(), "\r{text:70}\r");
+    }
+}
+
+fn begin(what: &str) {
+    if io::stderr().is_terminal() {
+        progress(what);
+    } else {
+        let _ = writeln!(io::stderr(), "{what} ...");
+    }
+}
+
+/// A model and what its searches have found.
+struct Looked {
+    ring: Ring,
+    reports: Vec<Report>,
+    findings: Vec<Finding>,
+}
+
+impl Looked {
+    fn is_good(&self) -> bool {
+        self.findings.iter().all(|finding| finding.holds)
+    }
+
+    fn schedule(&self) -> Option<&Schedule> {
+        self.reports.iter().find_map(|report| report.counter_example.as_ref())
+    }
 }
 
 fn run_models(
@@ -132,18 +162,22 @@ fn run_models(
         Some(name) => vec![plan(name)?],
         None => PLANS.to_vec(),
     };
-    let search = args.walk.map_or(Search::Depth, Search::Walks);
-    let mut reports = Vec::new();
+    let mut looked = Vec::new();
     for plan in plans {
+        begin(plan.name);
         let ring = ring(plan, without)?;
-        let report =
-            explore(&ring, search, bounds, |states| progress(&format!("{}: {states} states", plan.name)));
+        let told = |states: usize| progress(&format!("{}: {states} states", plan.name));
+        let reports = match args.walk {
+            Some(seed) => vec![explore(&ring, Search::Walks(seed), bounds, told)],
+            None => survey(&ring, bounds, SEED, told),
+        };
         progress("");
-        reports.push((ring, report));
+        let findings = together(&reports);
+        looked.push(Looked { ring, reports, findings });
     }
-    let good = reports.iter().all(|(_, report)| report.is_good());
+    let good = looked.iter().all(Looked::is_good);
     let text = if json {
-        let models: Vec<Value> = reports.iter().map(|(_, report)| model_json(report)).collect();
+        let models: Vec<Value> = looked.iter().map(model_json).collect();
         let value = json!({
             "schema": "kringle.verify/1",
             "protocol": "pastry",
@@ -154,8 +188,15 @@ fn run_models(
         });
         format!("{value:#}\n")
     } else {
-        let models: Vec<String> = reports.iter().map(|(ring, report)| model_text(ring, report)).collect();
-        format!("{}\n{NOT_COVERED}", models.join("\n"))
+        let models: Vec<String> = looked.iter().map(model_text).collect();
+        let bounds = format!(
+            "Each search ends after {} states or {} s, on {} threads; walks from seed {}, a quarter of the states.\n",
+            bounds.states,
+            args.seconds,
+            bounds.threads,
+            args.walk.unwrap_or(SEED)
+        );
+        format!("{}\n{bounds}\n{NOT_COVERED}", models.join("\n"))
     };
     Ok(Verdict { text, good })
 }
@@ -164,66 +205,81 @@ fn per_second(report: &Report) -> u64 {
     (report.states as f64 / report.time.as_secs_f64().max(1e-6)) as u64
 }
 
-fn model_text(ring: &Ring, report: &Report) -> String {
-    let plan = ring.plan();
-    let mut text = format!("{}: {}\n", plan.name, plan.about);
-    let ended = match (report.complete, &report.counter_example) {
-        (true, _) => "every state seen",
-        (false, Some(_)) => "ended by what it found",
-        (false, None) => "cut off by the bound",
-    };
-    let _ = writeln!(
-        text,
-        "  {} states, {} of them different, depth {}, {:.1} s, {} states/s, {ended}",
-        report.states,
-        report.unique,
-        report.depth,
-        report.time.as_secs_f64(),
-        per_second(report)
-    );
-    for finding in &report.findings {
+fn model_text(looked: &Looked) -> String {
+    let plan = looked.ring.plan();
+    let mut text = format!("{}: {}\n  {}\n", plan.name, plan.about, plan.bounds());
+    for report in &looked.reports {
+        let ended = match (report.complete, &report.counter_example) {
+            (true, _) => "every state seen",
+            (false, Some(_)) => "ended by what it found",
+            (false, None) => "cut off by the bound",
+        };
+        let _ = writeln!(
+            text,
+            "  {}: {} states, {} of them different, depth {}, {:.1} s, {} states/s, {ended}",
+            way(report),
+            report.states,
+            report.unique,
+            report.depth,
+            report.time.as_secs_f64(),
+            per_second(report)
+        );
+    }
+    for finding in &looked.findings {
         let result = match (finding.sometimes, finding.holds) {
             (false, true) => "holds in all of them",
             (false, false) => "BROKEN",
             (true, true) => "happens",
-            (true, false) if report.complete => "NEVER HAPPENS",
-            (true, false) => "did not happen within the bound",
+            (true, false) => "NEVER HAPPENS",
         };
         let _ = writeln!(text, "  {}: {result}", finding.property);
     }
-    if let Some(schedule) = &report.counter_example {
-        let _ = writeln!(text, "\n{}", schedule.tell(ring));
+    if let Some(schedule) = looked.schedule() {
+        let _ = writeln!(text, "\n{}", schedule.tell(&looked.ring));
     }
     text
 }
 
-fn model_json(report: &Report) -> Value {
-    let properties: Vec<Value> = report
-        .findings
-        .iter()
-        .map(|finding| {
-            let expected = if finding.sometimes { "sometimes" } else { "always" };
-            json!({ "property": finding.property, "expected": expected, "holds": finding.holds })
+fn way(report: &Report) -> &'static str {
+    match report.search {
+        Search::Depth => "depth first",
+        Search::Breadth => "breadth first",
+        Search::Walks(_) => "random walks",
+    }
+}
+
+fn model_json(looked: &Looked) -> Value {
+    let properties = looked.findings.iter().map(|finding| {
+        let expected = if finding.sometimes { "sometimes" } else { "always" };
+        json!({ "property": finding.property, "expected": expected, "holds": finding.holds })
+    });
+    let searches = looked.reports.iter().map(|report| {
+        json!({
+            "search": way(report),
+            "states": report.states,
+            "unique_states": report.unique,
+            "depth": report.depth,
+            "seconds": report.time.as_secs_f64(),
+            "states_per_second": per_second(report),
+            "complete": report.complete,
         })
-        .collect();
+    });
+    let plan = looked.ring.plan();
     json!({
-        "model": report.model,
-        "states": report.states,
-        "unique_states": report.unique,
-        "depth": report.depth,
-        "seconds": report.time.as_secs_f64(),
-        "states_per_second": per_second(report),
-        "complete": report.complete,
-        "properties": properties,
-        "schedule": report.counter_example.as_ref().map(ToString::to_string),
-        "good": report.is_good(),
+        "model": plan.name,
+        "about": plan.about,
+        "bounds": plan.bounds(),
+        "searches": searches.collect::<Vec<Value>>(),
+        "properties": properties.collect::<Vec<Value>>(),
+        "schedule": looked.schedule().map(ToString::to_string),
+        "good": looked.is_good(),
     })
 }
 
 fn run_gate(bounds: Bounds, json: bool) -> Result<Verdict, Failure> {
     let mut all: Vec<Caught> = Vec::new();
     for rule in gate::RULES {
-        progress(&format!("without {}", rule.0));
+        begin(&format!("without {}", rule.0));
         let caught = gate::try_without(rule, bounds)
             .map_err(|error| Failure::usage(error.to_string(), "This is our mistake; please report it."))?;
         all.push(caught);
