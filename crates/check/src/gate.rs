@@ -1,4 +1,4 @@
-//! The mutation gate: every rule left out on its own must be caught by some model.
+//! The mutation gate: each of these rules, left out on its own, must be caught by some model.
 
 use kringle_core::config::{ConfigError, Safeguard};
 

@@ -230,7 +230,8 @@ pub const PLANS: &[Plan] = &[
         ready: 3,
         faults: Faults { cut_offs: Count(1), cuts: Count(1), ..NONE },
         heartbeat: Duration::from_millis(400),
-        span: Duration::from_millis(2000),
+        lull: Duration::from_millis(1800),
+        span: Duration::from_millis(2600),
         sometimes: &[Sometimes::TwoDeliver, Sometimes::LeaseLost, Sometimes::Isolated],
         ..BASE
     },

@@ -25,8 +25,8 @@ pub enum Metric {
 pub enum Ownership {
     /// The leaf set says so. No gap after a crash, but two nodes may deliver for one key until they know each other.
     Hint,
-    /// An unexpired lease from the ring neighbour on the key's side: inside one connected part of the network, two
-    /// nodes never deliver for one key at the same time.
+    /// Unexpired leases from both ring neighbours: inside one connected part of the network, two nodes never deliver
+    /// for one key at the same time.
     Lease,
 }
 

@@ -14,7 +14,7 @@ kinds! {
         OneJoiner = "one-joiner",
         /// a lease is for one side only.
         Sides = "sides",
-        /// whoever holds a lease from us stays in our leaf set until it has run out.
+        /// whoever holds a lease from us is not removed as dead before it has run out.
         KeepGranted = "keep-granted",
         /// the asker enters the leaf set before it is granted a lease, and only the neighbour is granted one.
         AddFirst = "add-first",
@@ -28,7 +28,7 @@ kinds! {
         SteadyClock = "steady-clock",
         /// a delivery that comes after the end of the lease is not executed. Kept by drivers.
         NotAfter = "not-after",
-        /// after a restart nothing is granted or delivered before the neighbours have told what they hold.
+        /// after a restart nothing is granted, and no ring joined, before the neighbours have told what they hold.
         RestartWaits = "restart-waits",
         /// only own probes find a peer dead; a report is a reason to probe.
         OwnProbes = "own-probes",

@@ -31,7 +31,7 @@ pub enum Status {
     Waiting,
     /// Its neighbours know it; it waits for their leases.
     Ok,
-    /// Part of the ring; delivers for its range.
+    /// Part of the ring; delivers for its range while it is entitled to.
     Ready,
     /// Said goodbye; passes on what it has in hand.
     Leaving,

@@ -7,6 +7,8 @@ use kringle_core::id::Base;
 use kringle_core::node::Node;
 use kringle_sim::conformance::{self, Subject};
 
+use crate::seeds;
+
 fn pastry() -> Subject {
     // Small leaf sets, so that rings of a hundred nodes need their tables; short periods, so that upkeep takes part.
     let settings = Settings {
@@ -75,22 +77,10 @@ fn regression_seeds_stay_fixed() {
     }
 }
 
-/// The seeds to try: one, or `from..to` without the last.
-fn seeds() -> std::ops::Range<u64> {
-    let text = std::env::var("KRINGLE_SEEDS").unwrap_or_else(|_| "2..5".into());
-    let number = |part: &str| part.parse::<u64>().ok();
-    let range = match text.split_once("..") {
-        Some((from, to)) => number(from).zip(number(to)).map(|(from, to)| from..to),
-        None => number(&text).map(|seed| seed..seed + 1),
-    };
-    let range = range.filter(|range| !range.is_empty());
-    range.unwrap_or_else(|| panic!("KRINGLE_SEEDS is a seed or from..to, not {text:?}"))
-}
-
 /// Further seeds, one behaviour after the other; `KRINGLE_SEEDS` tries others.
 #[test]
 fn pastry_conforms_with_other_seeds() {
-    for seed in seeds() {
+    for seed in seeds(2..5) {
         for subject in [pastry(), pastry_by_hint()] {
             for (name, behaviour) in conformance::BEHAVIOURS {
                 println!("{}, seed {seed}: {name}", subject.name);

@@ -9,6 +9,8 @@ use kringle_core::overlay::Status;
 use kringle_sim::invariants::{leaf_sets_are_exact, one_deliverer_per_key};
 use kringle_sim::world::World;
 
+use crate::seeds;
+
 fn settings(without: Option<Safeguard>) -> Settings {
     Settings {
         ownership: Ownership::Lease,
@@ -153,11 +155,8 @@ fn chaos(seed: u64, without: Option<Safeguard>) -> Result<(), String> {
 
 #[test]
 fn with_leases_a_key_never_has_two_deliverers() {
-    let range = std::env::var("KRINGLE_SEEDS").unwrap_or_else(|_| "1..40".into());
-    let (from, to) = range.split_once("..").expect("KRINGLE_SEEDS is written from..to");
-    let number = |text: &str| text.parse::<u64>().expect("KRINGLE_SEEDS is written from..to");
     let mut failed = Vec::new();
-    for seed in number(from)..number(to) {
+    for seed in seeds(1..40) {
         let without = std::env::var("KRINGLE_WITHOUT").ok();
         let without =
             without.and_then(|name| Safeguard::ALL.iter().find(|rule| rule.name() == name).copied());

@@ -2,8 +2,8 @@
 //!
 //! A joiner looks for a nearby node, routes a join with its own id as key through it, and gets back what the hops had
 //! for it and the leaf set of the root. It probes every leaf; each one takes the joiner in before it answers, and
-//! names neighbours the joiner has not heard of. When no probe is open any more, the joiner is ready and tells the
-//! nodes of its table. Every step may fail; then the join starts over through another seed, after a pause.
+//! names neighbours the joiner has not heard of. When no probe is open any more and, with leases, both neighbours have
+//! granted one, the joiner is ready and tells the nodes of its table. Every step may fail; then the join starts over through another seed, after a pause.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -135,7 +135,8 @@ impl Pastry {
         self.try_join(cx);
     }
 
-    /// The last peer is gone. A node with seeds looks for its ring; one that never had any is a ring of one again.
+    /// The last peer is gone. With leases, a node that was part of a larger ring looks for it, through whoever vanished
+    /// and through its seeds. Without, one that has seeds does; any other is a ring of one again.
     pub(super) fn lose_everybody(&mut self, cx: &mut Ctx<'_>) {
         cx.note(Note::Isolated);
         self.drop_leases();

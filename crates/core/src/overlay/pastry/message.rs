@@ -36,7 +36,8 @@ pub enum Message {
     /// "You are my neighbour on this side: will you leave my half of what lies between us to me?" The receiver puts the
     /// sender into its leaf set first, and says yes only if the sender is its neighbour, too.
     LeaseRequest(Box<LeaseRequest>),
-    /// Answers a lease request, always with leaves: whoever is refused learns why.
+    /// Answers a lease request, with the nearest leaves, so that whoever is refused learns why; without any from a node
+    /// that is not sure of them yet.
     LeaseReply(Box<LeaseReply>),
     /// "Somebody nearer asks for the lease you hold from me: do you know it?"
     LeaseRecall(Box<LeaseRecall>),

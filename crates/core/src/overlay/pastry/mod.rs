@@ -60,7 +60,8 @@ pub struct Pastry {
     joining: Option<Box<join::Joining>>,
     helping: Option<Box<join::Helping>>,
     leases: Option<Box<lease::Leases>>,
-    /// Whether this node has ever granted or held a lease: then being alone means being cut off.
+    /// Whether this node has granted or held a lease since it last was a ring of one: then being alone means being cut
+    /// off.
     had_peers: bool,
     /// Until when something may be relied on that was granted before this node left the ring.
     bound_before: Option<Time>,

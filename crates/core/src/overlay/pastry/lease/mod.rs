@@ -294,6 +294,7 @@ impl Pastry {
         self.leases.as_ref().map_or(0, |leases| {
             size_of::<Leases>()
                 + leases.granted.capacity() * size_of::<Grant>()
+                + leases.inherited.capacity() * size_of::<(NodeId, Time)>()
                 + leases.dead.capacity() * size_of::<NodeId>()
         })
     }
