@@ -21,6 +21,8 @@ pub enum Action {
     Create(u8),
     /// A node joins through the ready nodes.
     Join(u8),
+    /// A node says goodbye.
+    Leave(u8),
     /// A node stops without a word.
     Crash(u8),
     /// A crashed node starts again with the next incarnation, and joins.
@@ -72,6 +74,7 @@ impl fmt::Display for Action {
             Action::Fire(node, timer) => write!(f, "fire {node} {}", timer.name()),
             Action::Create(node) => write!(f, "create {node}"),
             Action::Join(node) => write!(f, "join {node}"),
+            Action::Leave(node) => write!(f, "leave {node}"),
             Action::Crash(node) => write!(f, "crash {node}"),
             Action::Restart(node) => write!(f, "restart {node}"),
             Action::Pause(node) => write!(f, "pause {node}"),
@@ -113,6 +116,7 @@ impl FromStr for Action {
             }
             ["create", at] => Ok(Action::Create(node(at)?)),
             ["join", at] => Ok(Action::Join(node(at)?)),
+            ["leave", at] => Ok(Action::Leave(node(at)?)),
             ["crash", at] => Ok(Action::Crash(node(at)?)),
             ["restart", at] => Ok(Action::Restart(node(at)?)),
             ["pause", at] => Ok(Action::Pause(node(at)?)),

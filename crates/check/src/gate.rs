@@ -22,7 +22,7 @@ pub const RULES: [Rule; 10] = [
     ("add-first", Safeguard::AddFirst, "suspected-joiner", WALKS),
     ("isolation", Safeguard::Isolation, "left-alone", WALKS),
     ("displaced", Safeguard::Displaced, "passed-over", WALKS),
-    ("current-neighbour", Safeguard::CurrentNeighbour, "stopped-holder", WALKS),
+    ("current-neighbour", Safeguard::CurrentNeighbour, "newcomer-leaves", WALKS),
     ("agreement", Safeguard::Agreement, "line-of-links", WALKS),
     ("not-after", Safeguard::NotAfter, "long-pause", WALKS),
 ];

@@ -120,9 +120,17 @@ impl Ring {
                 }
                 continue;
             }
+            let status = slot.node.as_ref().map(|node| node.status());
             if runs && !slot.told {
-                actions.push(Action::Join(node));
+                // Whoever has left stays away.
+                if status == Some(Status::Out) && left.leaves == self.plan.faults.leaves {
+                    actions.push(Action::Join(node));
+                }
                 continue;
+            }
+            // A newcomer goes again: the founders stay, or there would be nothing to join.
+            if status == Some(Status::Ready) && left.leaves.0 > 0 && node >= self.plan.ready && all_ready {
+                actions.push(Action::Leave(node));
             }
             if runs && left.pauses.0 > 0 && (!self.plan.faults_after_joins || all_ready) {
                 actions.push(Action::Pause(node));

@@ -30,6 +30,8 @@ pub struct Faults {
     pub suspicions: Count,
     /// Nodes that stop without a word.
     pub crashes: Count,
+    /// Newcomers that leave politely, once everybody is ready.
+    pub leaves: Count,
     /// Stopped nodes that start again.
     pub restarts: Count,
     /// Nodes that are stopped in their tracks.
@@ -103,6 +105,7 @@ const NONE: Faults = Faults {
     late: Count(0),
     suspicions: Count(0),
     crashes: Count(0),
+    leaves: Count(0),
     restarts: Count(0),
     pauses: Count(0),
     cuts: Count(0),
@@ -298,6 +301,16 @@ pub const PLANS: &[Plan] = &[
         ..BASE
     },
     Plan {
+        name: "newcomer-leaves",
+        about: "two ready nodes, two joiners, one of which leaves again; the other does not reach one of the first two",
+        ids: &[0x10, 0xa0, 0x30, 0x60],
+        ready: 2,
+        broken: &[(0, 3), (3, 0)],
+        faults: Faults { leaves: Count(1), ..NONE },
+        sometimes: &[Sometimes::Joined, Sometimes::TwoDeliver, Sometimes::LeaseLost],
+        ..BASE
+    },
+    Plan {
         name: "passed-over",
         about: "two ready nodes, two joiners between them that do not get through to one of them",
         ids: &[0x00, 0x64, 0x0a, 0x3c],
@@ -359,6 +372,7 @@ impl Plan {
             (faults.late, "moments with messages in flight"),
             (faults.suspicions, "false suspicions"),
             (faults.crashes, "crashes"),
+            (faults.leaves, "polite leaves"),
             (faults.restarts, "restarts"),
             (faults.pauses, "pauses"),
             (faults.cuts, "cut links"),

@@ -1,7 +1,7 @@
 //! The simulator driven through a schedule, step by step.
 
 use kringle_core::config::{ConfigError, Safeguard};
-use kringle_core::edge::Input;
+use kringle_core::edge::{Command, Input};
 use kringle_core::id::{Id, Key};
 use kringle_core::message::{Body, BodyKind};
 use kringle_core::node::Node;
@@ -91,6 +91,7 @@ impl Driven<'_> {
             Action::Fire(node, timer) => return world.fire(node.into(), timer),
             Action::Create(node) => drop(world.create(node.into())),
             Action::Join(node) => self.join(node),
+            Action::Leave(node) => drop(world.command(node.into(), Command::Leave)),
             Action::Crash(node) => world.crash(node.into()),
             Action::Restart(node) => {
                 world.restart(node.into());

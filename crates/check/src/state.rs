@@ -148,6 +148,12 @@ impl State {
             }
             Action::Create(node) => (self.command(node, Command::Create, rules), true),
             Action::Join(node) => (self.join(node, rules), true),
+            Action::Leave(node) => {
+                let possible = self.left.leaves.spend() && self.command(node, Command::Leave, rules);
+                // Whoever has left is not expected back.
+                self.slots[usize::from(node)].told = false;
+                (possible, true)
+            }
             Action::Crash(node) => (self.left.crashes.spend() && self.crash(node), true),
             Action::Restart(node) => (self.left.restarts.spend() && self.restart(node, rules), true),
             Action::Pause(node) => (self.left.pauses.spend() && self.pause(node), true),

@@ -56,8 +56,8 @@ fn a_silent_seed_is_followed_by_the_next_after_pauses_that_grow_up_to_a_maximum(
         let late = node.fire(Timer::Join);
         assert_eq!(notes(&late), [Note::JoinRetried]);
         assert_eq!(sent(&late), []);
-        // Jittered: half to one and a half times the nominal pause.
-        let nominal = millis(500 << attempt).min(millis(4000));
+        // Longer from round to round. Jittered: half to one and a half times the nominal pause.
+        let nominal = millis(500 << (attempt / 2)).min(millis(4000));
         let pause = node.left(Timer::Join);
         assert!(pause >= nominal / 2 && pause < nominal * 3 / 2, "pause {attempt}: {pause:?}");
         outputs = node.fire(Timer::Join);

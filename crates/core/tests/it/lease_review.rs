@@ -94,20 +94,20 @@ fn a_founder_that_granted_nothing_delivers_on_while_a_guest_takes_its_time() {
 }
 
 #[test]
-fn a_node_that_left_and_joins_again_is_quiet_about_what_it_had_granted() {
+fn a_node_that_left_and_joins_again_waits_until_what_it_had_granted_is_over() {
     let (mut node, _) = Driver::asking(peer(ME), &[LEFT, RIGHT].map(peer), leased());
     assert!(node.request(RIGHT, 5, Flank::Left).granted);
+    let granted = node.now;
     let outputs = node.command(1, Command::Leave);
     assert!(sent(&outputs).iter().any(|(_, body)| matches!(body, Body::Pastry(Message::Goodbye(_)))));
     node.wait(node.config.leave_grace);
     assert_eq!(node.node.status(), Status::Out);
+    // A goodbye that is still under way would undo what is granted to the new stay.
     let outputs = node.command(2, Command::Join { seeds: vec![peer(LEFT)] });
-    let join = routed_to(&outputs, peer(LEFT));
-    let outputs = node.hear(peer(LEFT), join_reply(&join, true, &[peer(RIGHT)]));
-    node.answer_probes(outputs);
-    assert_eq!(node.node.status(), Status::Ok);
-    let outputs = node.hear_pastry(peer(NEARER_RIGHT), ask(6, Flank::Left, 0, &[]));
-    assert!(!answered(&outputs, peer(NEARER_RIGHT)).granted, "the right one may not have heard the goodbye");
+    assert_eq!((sent(&outputs), node.node.status()), (vec![], Status::Joining));
+    assert_eq!(granted.after(node.config.lease_granted()), node.due(Timer::Join).expect("set"));
+    let outputs = node.wait(node.left(Timer::Join));
+    routed_to(&outputs, peer(LEFT));
 }
 
 #[test]

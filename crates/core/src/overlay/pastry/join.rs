@@ -46,8 +46,10 @@ pub(super) struct Joining {
     asked: Option<(NodeId, Nonce)>,
     /// Table versions seen first hand.
     seen: Vec<(NodeId, Versions)>,
-    /// Whoever asked us for help while we look for our ring: sent on once, in case another seed knows more.
-    sent_on: Vec<NodeId>,
+    /// Whoever asked us for help while we look for our ring, and how many seeds we had tried by then: sent on until we
+    /// have tried all of ours once more, in case somebody knows more.
+    sent_on: Vec<(NodeId, u16)>,
+    tried: u16,
     /// The roots that help us: one, or a second one that had us in its queue. They wait to hear that we are done.
     helpers: Vec<Contact>,
 }
@@ -126,13 +128,18 @@ impl Pastry {
             asked: None,
             seen: Vec::new(),
             sent_on: Vec::new(),
+            tried: 0,
             helpers: Vec::new(),
         }));
         // Until the root has told us where we are, nobody is a neighbour.
         let me = self.router.me().id;
         self.router.reset_leaf_set(LeafSet::partial(me, cx.config.leaf_side(), me.plus(1 << 127)));
         self.set_status(status, cx);
-        self.try_join(cx);
+        match self.bound_before.filter(|until| *until > cx.now) {
+            // Goodbyes of an earlier stay may still be under way, and would undo what is granted to this one.
+            Some(until) => cx.set_timer(Timer::Join, until.since(cx.now)),
+            None => self.try_join(cx),
+        }
     }
 
     /// The last peer is gone. With leases, a node that was part of a larger ring looks for it, through whoever vanished
@@ -193,6 +200,7 @@ impl Pastry {
             return;
         };
         joining.next_seed = joining.next_seed.wrapping_add(1);
+        joining.tried = joining.tried.saturating_add(1);
         if !cx.config.find_nearby {
             return self.ask_to_join(seed, cx);
         }
@@ -429,7 +437,9 @@ impl Pastry {
         joining.phase = Phase::Pausing;
         joining.helpers.clear();
         let doubled = cx.config.join_backoff_min.saturating_mul(1 << joining.attempt.min(16));
-        joining.attempt = joining.attempt.saturating_add(1);
+        // Longer from round to round, not from seed to seed: many may be dead.
+        let round = usize::from(joining.next_seed) % self.seeds.len().max(1) == 0;
+        joining.attempt = joining.attempt.saturating_add(round.into());
         let pause = cx.dice.jitter(doubled.min(cx.config.join_backoff_max));
         cx.set_timer(Timer::Join, pause);
         self.drop_search();
@@ -499,14 +509,7 @@ impl Pastry {
             return refuse(JoinRefusal::IdTaken, cx);
         }
         let most = usize::from(cx.config.help_queue);
-        if self.status == Status::Isolated
-            && let Some(joining) =
-                self.joining.as_mut().filter(|joining| !joining.sent_on.contains(&joiner.id))
-        {
-            if joining.sent_on.len() >= SEEDS_MAX {
-                joining.sent_on.remove(0);
-            }
-            joining.sent_on.push(joiner.id);
+        if self.status == Status::Isolated && !self.has_tried_all_since(joiner.id, cx) {
             return refuse(JoinRefusal::Busy, cx);
         }
         let helping =
@@ -529,10 +532,39 @@ impl Pastry {
         join.contacts.dedup_by_key(|contact| contact.id);
         let leaf_set = self.router.leaf_set();
         let alone = self.status == Status::Isolated;
-        let leaves = leaf_set.arc().into_iter().filter(|contact| contact.id != joiner.id).collect();
+        let mut leaves = leaf_set.arc();
+        if alone {
+            // Those we lost may be there for others.
+            leaves
+                .extend(self.gone.iter().rev().map(|(gone, _)| *gone).take(usize::from(cx.config.leaf_set)));
+            let me = self.router.me().id;
+            leaves.sort_by_key(|contact| me.clockwise_to(contact.id));
+        }
+        leaves.retain(|contact| contact.id != joiner.id);
         let (whole, versions) = (leaf_set.is_whole() || alone, self.router.versions());
         let reply = JoinReply { join, whole, leaves, versions };
         cx.send(joiner, Body::Pastry(Message::JoinReply(Box::new(reply))));
+    }
+
+    /// Somebody asks for help while we look for our ring. Says whether we have tried all our seeds since it first did;
+    /// if not, we do so now.
+    fn has_tried_all_since(&mut self, joiner: NodeId, cx: &mut Ctx<'_>) -> bool {
+        let seeds = self.seeds.len() as u16;
+        let Some(joining) = &mut self.joining else { return false };
+        if let Some((_, tried)) = joining.sent_on.iter().find(|(id, _)| *id == joiner) {
+            // The one under way has not failed yet.
+            return joining.tried > tried.saturating_add(seeds)
+                || joining.tried == tried.saturating_add(seeds) && joining.phase == Phase::Pausing;
+        }
+        if joining.sent_on.len() >= SEEDS_MAX {
+            joining.sent_on.remove(0);
+        }
+        joining.sent_on.push((joiner, joining.tried));
+        joining.attempt = 0;
+        if joining.phase == Phase::Pausing {
+            self.try_join(cx);
+        }
+        false
     }
 
     /// Helps the next joiner. Those who wait may belong to the one just helped by now, so all their joins are routed

@@ -52,19 +52,26 @@ impl Pastry {
             Flank::Left => leaf_set.left().find(|leaf| leaf.id != lost),
             Flank::Right => leaf_set.right().find(|leaf| leaf.id != lost),
         };
+        // Somebody in between may have been given up before the one whose lease it holds.
+        let me = self.router.me().id;
+        let reach = |id: NodeId| flank.distance(me, id);
+        let forgotten = self.gone.iter().any(|(gone, at)| {
+            cx.now < at.after(cx.config.lease_granted())
+                && reach(lost) < reach(gone.id)
+                && next.is_none_or(|next| reach(gone.id) < reach(next.id))
+        });
         let Some(leases) = &mut self.leases else { return };
-        leases.inherited.retain(|(_, until)| *until > cx.now);
         if !cx.config.rule(Safeguard::Inherit) {
             return;
         }
-        let until = cx.now.after(cx.config.lease_granted());
-        match next {
-            Some(next) => {
-                leases.inherited.retain(|(id, _)| *id != next.id);
-                leases.inherited.truncate(usize::from(cx.config.leaf_set));
-                leases.inherited.push((next.id, until));
-            }
-            None => leases.unknown[flank as usize] = Some((lost, until)),
+        if let Some(next) = next {
+            leases.respect(next.id, cx);
+        }
+        if next.is_none() || forgotten {
+            let unknown = &mut leases.unknown[flank as usize];
+            let nearest = unknown.filter(|(known, until)| *until > cx.now && reach(*known) < reach(lost));
+            let lost = nearest.map_or(lost, |(known, _)| known);
+            *unknown = Some((lost, cx.now.after(cx.config.lease_granted())));
         }
     }
 

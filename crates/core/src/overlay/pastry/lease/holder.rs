@@ -23,6 +23,11 @@ impl Pastry {
             if leases.asked[at].is_some_and(|asked| neighbour.is_none_or(|n| n.id != asked.peer)) {
                 leases.asked[at] = None;
             }
+            let was_beside = core::mem::replace(&mut leases.beside[at], neighbour.map(|n| n.id));
+            if let Some(new) = neighbour.filter(|n| was_beside != Some(n.id)) {
+                // It may go on with leases of those we displaced.
+                leases.respect(new.id, cx);
+            }
             let Some(neighbour) = neighbour else {
                 if leases.held[at].take().is_some() {
                     cx.note(Note::LeaseLost);

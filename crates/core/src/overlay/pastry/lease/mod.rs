@@ -47,8 +47,11 @@ pub(super) struct Leases {
     held: [Option<Held>; 2],
     asked: [Option<Asked>; 2],
     granted: Vec<Grant>,
-    /// Whoever was beyond a neighbour we lost, and until when it may hold a lease of that neighbour's.
+    /// Whoever may hold a lease we have not granted, and until when: a neighbour whose earlier neighbour we displaced,
+    /// or who was beyond a neighbour we lost.
     inherited: Vec<(NodeId, Time)>,
+    /// The neighbours as of the last look.
+    beside: [Option<NodeId>; 2],
     /// Left and right: a neighbour we lost without knowing who is beyond it, and until when somebody there may hold a
     /// lease of its.
     unknown: [Option<(NodeId, Time)>; 2],
@@ -177,7 +180,7 @@ impl Pastry {
     /// Nobody is left: nothing is held.
     pub(super) fn drop_leases(&mut self) {
         if let Some(leases) = &mut self.leases {
-            (leases.held, leases.asked) = ([None; 2], [None; 2]);
+            (leases.held, leases.asked, leases.beside) = ([None; 2], [None; 2], [None; 2]);
             (leases.verified, leases.verifying, leases.since) = (None, None, None);
         }
     }
@@ -304,7 +307,7 @@ impl Pastry {
             let leaves = self.router.leaf_set().members().len();
             // What neighbours tell after a restart comes on top.
             assert!(leases.granted.len() <= GRANTS_MAX + 4);
-            assert!(leases.dead.len() <= leaves + GRANTS_MAX && leases.inherited.len() <= 513);
+            assert!(leases.dead.len() <= leaves + GRANTS_MAX && leases.inherited.len() <= GRANTS_MAX);
         }
     }
 }
@@ -315,6 +318,18 @@ impl Leases {
         self.granted.retain(|grant| grant.until > cx.now);
         let room = self.granted.len() < GRANTS_MAX || self.granted.iter().any(|grant| grant.to == to);
         room && self.quiet.is_none_or(|quiet| quiet.until <= cx.now)
+    }
+
+    /// From now on, a node that may hold a lease of somebody else's is not given up before that has run out.
+    fn respect(&mut self, id: NodeId, cx: &Ctx<'_>) {
+        if !cx.config.rule(Safeguard::Inherit) {
+            return;
+        }
+        self.inherited.retain(|(other, until)| *other != id && *until > cx.now);
+        if self.inherited.len() >= GRANTS_MAX {
+            self.inherited.remove(0);
+        }
+        self.inherited.push((id, cx.now.after(cx.config.lease_granted())));
     }
 
     /// Until when a node may rely on something we must respect.

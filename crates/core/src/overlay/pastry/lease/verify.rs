@@ -25,7 +25,9 @@ impl Pastry {
     /// Called after every answer and time-out.
     pub(in crate::overlay::pastry) fn continue_verifying(&mut self, cx: &mut Ctx<'_>) {
         let verifying = self.leases.as_ref().is_some_and(|leases| leases.verifying.is_some());
-        if verifying && self.is_in_ring() && self.prober.count(Why::LEAF) == 0 {
+        // Nobody to hear from is not the same as having heard everybody.
+        let heard = !self.router.leaf_set().is_empty() && self.prober.count(Why::LEAF) == 0;
+        if verifying && self.is_in_ring() && heard {
             self.start_verifying(cx.now);
             self.finish_verifying();
             self.seek_leases(cx);
