@@ -200,7 +200,7 @@ pub const PLANS: &[Plan] = &[
         ids: &[0x10, 0x90, 0x30],
         ready: 2,
         faults: Faults { suspicions: Count(1), late: Count(2), ..NONE },
-        sometimes: &[Sometimes::Joined, Sometimes::TwoDeliver, Sometimes::LeaseLost],
+        sometimes: &[Sometimes::Joined, Sometimes::TwoDeliver, Sometimes::Suspected],
         ..BASE
     },
     Plan {

@@ -28,8 +28,7 @@ const SEED: u64 = 1;
 
 const NOT_COVERED: &str = "\
 Not covered: more nodes than the models have; more faults than their bounds; clocks that drift apart; the relayed
-probes and repeated attempts of a real configuration (a model's nodes probe once); leaving politely; healing of
-rings cut apart; and whatever lies beyond a bound wherever a model was cut off. Two parts of two or more nodes each
+probes and repeated attempts of a real configuration (a model's nodes probe once); healing of rings cut apart; and whatever lies beyond a bound wherever a model was cut off. Two parts of two or more nodes each
 may both deliver, which is promised to nobody and tried by no model.
 ";
 

@@ -18,11 +18,11 @@ pub fn lease_holders_are_known(world: &World) -> Result<(), String> {
 pub fn holders_are_known(nodes: &[(&Node, Time)]) -> Result<(), String> {
     for (node, now) in nodes {
         let me = node.me();
-        let Some(pastry) = node.overlay().as_pastry() else { continue };
+        let in_ring = |node: &Node| matches!(node.status(), Status::Ok | Status::Ready);
+        let Some(pastry) = node.overlay().as_pastry().filter(|_| in_ring(node)) else { continue };
         let lessors = pastry.lessors(*now).into_iter().zip([true, false]);
         for ((lessor, life), on_our_left) in lessors.filter_map(|(lessor, left)| Some((lessor?, left))) {
             let same = |other: Contact| other.id == lessor && other.incarnation == life;
-            let in_ring = |node: &Node| matches!(node.status(), Status::Ok | Status::Ready);
             let grantor = nodes.iter().find(|(other, _)| same(other.me()) && in_ring(other));
             let Some(grantor) = grantor.and_then(|(other, _)| other.overlay().as_pastry()) else { continue };
             let leaf_set = grantor.router().leaf_set();

@@ -3,6 +3,7 @@
 //! A race is a small world in which a rule is needed. With all rules it ends well for every seed tried; with that one
 //! rule left out it goes wrong for at least one. `cargo xtask test races` prints the table.
 
+mod hunted;
 mod joins;
 mod losses;
 mod rules;
