@@ -406,7 +406,7 @@ impl State {
             let mut cx = Ctx {
                 now: self.now,
                 config: rules.config,
-                dice: &mut StillDice::of(node.into()),
+                dice: &mut StillDice::of(node.into(), slot.contact.incarnation),
                 records: &NoRecords,
                 out: &mut out,
             };

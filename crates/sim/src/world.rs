@@ -199,7 +199,7 @@ impl World {
         let node = Some((self.make)(id, 1, contact.addr, &self.config));
         let dice = match self.held {
             None => SlotDice::Seeded(SeededDice::derive(self.seed, index.into())),
-            Some(_) => SlotDice::Still(StillDice::of(index)),
+            Some(_) => SlotDice::Still(StillDice::of(index, 1)),
         };
         self.slots.push(Slot {
             node,
@@ -268,6 +268,9 @@ impl World {
         let slot = &mut self.slots[node as usize];
         slot.contact.incarnation += 1;
         let Contact { id, incarnation, addr } = slot.contact;
+        if let SlotDice::Still(dice) = &mut slot.dice {
+            *dice = StillDice::of(node, incarnation);
+        }
         slot.node = Some((self.make)(id, incarnation, addr, &self.config));
     }
 

@@ -168,14 +168,16 @@ impl SlotDice {
 #[derive(Clone, Debug)]
 pub struct StillDice {
     node: u32,
+    /// Lives differ: an answer to an earlier one is none to a later.
+    life: u32,
     /// How often they were rolled in this call: numbers asked for one after the other differ, choices do not.
     rolls: u32,
 }
 
 impl StillDice {
     /// Makes the dice of a node. Their low halves are large, so that a nonce can be told from a counter.
-    pub fn of(node: u32) -> StillDice {
-        StillDice { node, rolls: 0 }
+    pub fn of(node: u32, life: u32) -> StillDice {
+        StillDice { node, life, rolls: 0 }
     }
 }
 
@@ -185,6 +187,6 @@ impl Dice for StillDice {
         let (node, rolls) = (u64::from(self.node), u64::from(self.rolls));
         // The high half decides choices: a different one for every node, so that they do not act in step.
         let high = (0x2000_0000 + node * 0x1700_0000) & 0xffff_ffff;
-        high << 32 | (rolls & 0xf) << 28 | (node & 0xf) << 24 | 1 << 23
+        high << 32 | (rolls & 0xf) << 28 | (node & 0xf) << 24 | 1 << 23 | (u64::from(self.life) & 7) << 20
     }
 }
