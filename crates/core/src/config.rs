@@ -210,10 +210,17 @@ impl Settings {
         Settings { leaf_set: 8, neighbourhood: 8, lease: Duration::from_secs(1), ..Settings::default() }
     }
 
-    /// For studying overlays as the papers did: exact round trips, so the nearest node always wins a cell; no leases,
-    /// which the papers do not have.
+    /// For studying overlays as the papers did: exact round trips, so the nearest node always wins a cell; no leases
+    /// and no healing, which the papers do not have.
     pub fn lab() -> Settings {
-        Settings { nearer_percent: 0, proximity_cache: 64, ownership: Ownership::Hint, ..Settings::default() }
+        let never = Duration::from_secs(30 * 86_400);
+        Settings {
+            nearer_percent: 0,
+            proximity_cache: 64,
+            ownership: Ownership::Hint,
+            heal: never,
+            ..Settings::default()
+        }
     }
 
     /// Checks every rule and yields a configuration a node can use.

@@ -135,7 +135,7 @@ impl Pastry {
         let me = self.router.me().id;
         self.router.reset_leaf_set(LeafSet::partial(me, cx.config.leaf_side(), me.plus(1 << 127)));
         self.set_status(status, cx);
-        match self.bound_before.filter(|until| *until > cx.now) {
+        match self.bound_before().filter(|until| *until > cx.now) {
             // Goodbyes of an earlier stay may still be under way, and would undo what is granted to this one.
             Some(until) => cx.set_timer(Timer::Join, until.since(cx.now)),
             None => self.try_join(cx),
@@ -151,9 +151,9 @@ impl Pastry {
         if isolates {
             // Whoever was there last is the best bet; seeds come after.
             let seeds = core::mem::take(&mut self.seeds);
-            let gone = self.gone.iter().rev().map(|(gone, _)| *gone);
+            let gone: Vec<Contact> = self.gone().iter().rev().map(|(gone, _)| *gone).collect();
             let mut all: Vec<Contact> = Vec::new();
-            for contact in gone.take(SEEDS_MAX / 2).chain(seeds) {
+            for contact in gone.into_iter().take(SEEDS_MAX / 2).chain(seeds) {
                 if !all.iter().any(|known| known.id == contact.id) && all.len() < SEEDS_MAX {
                     all.push(contact);
                 }
@@ -307,7 +307,8 @@ impl Pastry {
     }
 
     pub(super) fn handle_join_reply(&mut self, from: Contact, reply: JoinReply, cx: &mut Ctx<'_>) {
-        if self.healing.as_ref().is_some_and(|healing| healing.nonce == reply.join.nonce) {
+        let healing = self.past.as_ref().and_then(|past| past.healing.as_ref());
+        if healing.is_some_and(|healing| healing.nonce == reply.join.nonce) {
             return self.heal_answered(from, reply, cx);
         }
         let JoinReply { join, whole, leaves, versions } = reply;
@@ -535,8 +536,9 @@ impl Pastry {
         let mut leaves = leaf_set.arc();
         if alone {
             // Those we lost may be there for others.
-            leaves
-                .extend(self.gone.iter().rev().map(|(gone, _)| *gone).take(usize::from(cx.config.leaf_set)));
+            leaves.extend(
+                self.gone().iter().rev().map(|(gone, _)| *gone).take(usize::from(cx.config.leaf_set)),
+            );
             let me = self.router.me().id;
             leaves.sort_by_key(|contact| me.clockwise_to(contact.id));
         }

@@ -199,9 +199,11 @@ impl Pastry {
         if !cx.config.rule(Safeguard::Heal) {
             return;
         }
-        self.gone.retain(|(_, since)| cx.now.since(*since) < GONE_AT_ALL);
+        if let Some(past) = &mut self.past {
+            past.gone.retain(|(_, since)| cx.now.since(*since) < GONE_AT_ALL);
+        }
         let seldom = cx.dice.below(SELDOM) == 0;
-        let gone = self.gone.iter().filter(|(_, since)| seldom || cx.now.since(*since) < GONE_LATELY);
+        let gone = self.gone().iter().filter(|(_, since)| seldom || cx.now.since(*since) < GONE_LATELY);
         let mut candidates: Vec<Contact> = gone.map(|(contact, _)| *contact).collect();
         if seldom {
             candidates.extend(&self.seeds);
@@ -212,7 +214,7 @@ impl Pastry {
         }
         let via = candidates[cx.dice.below(candidates.len())];
         let (me, hop, serial, nonce) = (self.router.me(), self.nonce(), self.nonce(), self.nonce());
-        self.healing = Some(Healing { via: via.id, hop, nonce });
+        self.past().healing = Some(Healing { via: via.id, hop, nonce });
         cx.note(Note::HealAsked);
         cx.send(via, Body::Routed(own_join(me, nonce, serial, hop)));
     }
@@ -220,22 +222,26 @@ impl Pastry {
     /// The vanished peer lives: it need not be asked again.
     pub(super) fn heal_acknowledged(&mut self, from: Contact, ack: &HopAck) -> bool {
         let ours = |healing: &Healing| healing.via == from.id && healing.hop == ack.hop;
-        if !self.healing.as_ref().is_some_and(ours) {
+        let Some(past) = self.past.as_mut().filter(|past| past.healing.as_ref().is_some_and(ours)) else {
             return false;
-        }
+        };
         if ack.taken {
-            self.gone.retain(|(gone, _)| gone.id != from.id);
+            past.gone.retain(|(gone, _)| gone.id != from.id);
         }
         true
     }
 
     /// Somebody who is root of our id in the ring of a vanished peer has answered.
     pub(super) fn heal_answered(&mut self, from: Contact, reply: JoinReply, cx: &mut Ctx<'_>) {
-        self.healing = None;
+        self.past().healing = None;
         if self.status != Status::Ready {
             return cx.refuse(Refusal::Unsolicited);
         }
         cx.note(Note::HealAnswered);
+        if self.router.leaf_set().get(from.id).is_some() {
+            // One of ours: it was the same ring all along. It keeps a place free until it hears that we are done.
+            return self.announce(from, cx);
+        }
         let known = self.router.get(from.id).is_some();
         let mut arc = reply.leaves;
         let start = arc.first().map_or(from.id, |first| first.id);

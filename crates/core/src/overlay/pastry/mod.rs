@@ -54,18 +54,24 @@ pub struct Pastry {
 
     /// Where to look for the ring again when everybody is gone.
     seeds: Vec<Contact>,
-    /// Peers that vanished and when, oldest first.
-    gone: Vec<(Contact, Time)>,
-    healing: Option<maintenance::Healing>,
+    past: Option<Box<Past>>,
     joining: Option<Box<join::Joining>>,
     helping: Option<Box<join::Helping>>,
     leases: Option<Box<lease::Leases>>,
     /// Whether this node has granted or held a lease since it last was a ring of one: then being alone means being cut
     /// off.
     had_peers: bool,
-    /// Until when something may be relied on that was granted before this node left the ring.
-    bound_before: Option<Time>,
     leaving: Option<RequestId>,
+}
+
+/// What was and may be again. Most nodes of a calm ring have none.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+struct Past {
+    /// Peers that vanished and when, oldest first.
+    gone: Vec<(Contact, Time)>,
+    healing: Option<maintenance::Healing>,
+    /// Until when something may be relied on that was granted before this node left the ring.
+    bound: Option<Time>,
 }
 
 /// An open [`Message::StateRequest`].
@@ -107,13 +113,11 @@ impl Pastry {
             beside: Default::default(),
             budget: maintenance::Budget::default(),
             seeds: Vec::new(),
-            gone: Vec::new(),
-            healing: None,
+            past: None,
             joining: None,
             helping: None,
             leases: None,
             had_peers: false,
-            bound_before: None,
             leaving: None,
         }
     }
@@ -126,6 +130,20 @@ impl Pastry {
     /// Returns the peers this node doubts.
     pub fn suspects(&self) -> &[NodeId] {
         self.prober.suspects()
+    }
+
+    fn past(&mut self) -> &mut Past {
+        self.past.get_or_insert_default()
+    }
+
+    /// Returns the peers that vanished and when, oldest first.
+    fn gone(&self) -> &[(Contact, Time)] {
+        self.past.as_ref().map_or(&[], |past| &past.gone)
+    }
+
+    /// Until when something may be relied on that was granted before this node left the ring.
+    fn bound_before(&self) -> Option<Time> {
+        self.past.as_ref().and_then(|past| past.bound)
     }
 
     /// Says whether peers may count on this node.
@@ -652,6 +670,9 @@ impl Overlay for Pastry {
             neighbourhood: self.router.neighbourhood().heap_bytes(),
             cache: self.cache.heap_bytes(),
             open: self.lease_bytes()
+                + self.past.as_ref().map_or(0, |past| {
+                    size_of::<Past>() + past.gone.capacity() * size_of::<(Contact, Time)>()
+                })
                 + self.prober.heap_bytes()
                 + self.asks.capacity() * size_of::<Ask>()
                 + self.seeds.capacity() * size_of::<Contact>(),

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::leaf_set::Source;
 use super::lease::FLANKS;
 use super::routing_table::Removal;
-use super::{AskFor, Message, Pastry, What};
+use super::{AskFor, Message, Past, Pastry, What};
 use crate::config::Safeguard;
 use crate::contact::Contact;
 use crate::edge::{Ctx, Event, Failure, Note, Output, Refusal, Reply, RequestId, Timer};
@@ -129,11 +129,12 @@ impl Pastry {
 
     /// Remembers who vanished: if a cut in the network is healed, they know the other part.
     fn remember_gone(&mut self, contact: Contact, now: Time) {
-        self.gone.retain(|(gone, _)| gone.id != contact.id);
-        if self.gone.len() >= GONE_MAX {
-            self.gone.remove(0);
+        let gone = &mut self.past().gone;
+        gone.retain(|(gone, _)| gone.id != contact.id);
+        if gone.len() >= GONE_MAX {
+            gone.remove(0);
         }
-        self.gone.push((contact, now));
+        gone.push((contact, now));
     }
 
     /// Asks the farthest leaf on the side that has lost one. A whole leaf set has nothing to ask for.
@@ -289,8 +290,9 @@ impl Pastry {
     pub(super) fn stop(&mut self, cx: &mut Ctx<'_>) {
         self.end_join(Failure::Ended, cx);
         let blank = Pastry::new(self.me(), cx.config);
-        let (range, status, bound_before) = (self.range, self.status, self.bound_until());
-        *self = Pastry { range, status, bound_before, ..blank };
+        let (range, status, bound) = (self.range, self.status, self.bound_until());
+        let past = bound.map(|_| Box::new(Past { bound, ..Past::default() }));
+        *self = Pastry { range, status, past, ..blank };
         self.set_status(Status::Out, cx);
     }
 }

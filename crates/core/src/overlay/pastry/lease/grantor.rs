@@ -21,10 +21,11 @@ impl Pastry {
         if cx.config.ownership == Ownership::Hint {
             return;
         }
+        let bound_before = self.bound_before();
         let leases = self.leases.get_or_insert_default();
         // An earlier life, or this one before it left, may have granted something.
         let restarted = (self.router.me().incarnation > 1).then(|| cx.now.after(cx.config.lease_granted()));
-        let until = restarted.max(self.bound_before).filter(|until| *until > cx.now);
+        let until = restarted.max(bound_before).filter(|until| *until > cx.now);
         if let Some(until) = until.filter(|_| cx.config.rule(Safeguard::RestartWaits)) {
             leases.quiet = Some(Quiet { until, told: [false; 2] });
         }
@@ -55,7 +56,7 @@ impl Pastry {
         // Somebody in between may have been given up before the one whose lease it holds.
         let me = self.router.me().id;
         let reach = |id: NodeId| flank.distance(me, id);
-        let forgotten = self.gone.iter().any(|(gone, at)| {
+        let forgotten = self.gone().iter().any(|(gone, at)| {
             cx.now < at.after(cx.config.lease_granted())
                 && reach(lost) < reach(gone.id)
                 && next.is_none_or(|next| reach(gone.id) < reach(next.id))
@@ -94,7 +95,7 @@ impl Pastry {
     pub(in crate::overlay::pastry) fn bound_until(&self) -> Option<Time> {
         let leases = self.leases.as_ref();
         let granted = leases.and_then(|leases| leases.granted.iter().map(|grant| grant.until).max());
-        granted.max(self.bound_before)
+        granted.max(self.bound_before())
     }
 
     /// A peer has left for good and said so, or came back in a new life: nothing binds us to its old one.
