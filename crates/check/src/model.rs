@@ -5,6 +5,7 @@ use std::time::Duration;
 use kringle_core::config::{Config, ConfigError, Safeguard};
 use kringle_core::id::{Id, Key};
 use kringle_core::overlay::Status;
+use kringle_sim::invariants::telling_keys;
 use stateright::{Model, Property};
 
 use crate::action::Action;
@@ -177,18 +178,6 @@ pub(crate) fn fair(state: &State, end: kringle_core::time::Time) -> Option<Actio
     }
     let (node, timer) = *state.due().first()?;
     (state.deadline() <= end).then_some(Action::Fire(node, timer))
-}
-
-/// Keys that tell: every id, the points beside it, and the middles between all pairs.
-fn telling_keys(ids: &[Id]) -> Vec<Key> {
-    let mut keys = Vec::new();
-    for a in ids {
-        keys.extend([*a, a.plus(1), a.minus(1)]);
-        keys.extend(ids.iter().filter(|b| a != *b).flat_map(|b| [a.middle_to(*b), a.middle_to(*b).plus(1)]));
-    }
-    keys.sort();
-    keys.dedup();
-    keys
 }
 
 impl Model for Ring {

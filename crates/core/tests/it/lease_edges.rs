@@ -167,6 +167,19 @@ fn an_answer_from_another_ring_has_its_leaves_probed() {
 }
 
 #[test]
+fn an_answer_from_one_of_our_leaves_is_taken_for_our_own_ring() {
+    let mut node = bereft();
+    let mut join = heal_join(&mut node);
+    let Payload::Join(inner) = &mut join.payload else { panic!("not a join") };
+    inner.contacts = vec![peer(0x1000_0000)];
+    let outputs = node.hear(peer(LEFT), join_reply(&join, false, &[peer(RIGHT), peer(NEARER_LEFT)]));
+    // Nobody far away is measured for it; a leaf we have missed is probed all the same.
+    assert_eq!((probed(&outputs), announces(&outputs).len()), (vec![peer(NEARER_LEFT)], 1));
+    let pinged = sent(&outputs).iter().any(|(to, _)| *to == peer(0x1000_0000));
+    assert!(!pinged, "{outputs:?}");
+}
+
+#[test]
 fn an_answer_to_another_question_is_refused() {
     let mut node = bereft();
     let mut join = heal_join(&mut node);

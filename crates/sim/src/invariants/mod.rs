@@ -7,5 +7,5 @@ mod one_root;
 
 pub use known_holders::{holders_are_known, lease_holders_are_known};
 pub use leaf_sets::{leaf_sets_are_exact, true_leaves};
-pub use one_deliverer::one_deliverer_per_key;
+pub use one_deliverer::{one_deliverer_per_key, telling_keys};
 pub use one_root::{one_root_per_key, owner};

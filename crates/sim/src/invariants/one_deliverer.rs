@@ -18,3 +18,14 @@ pub fn one_deliverer_per_key(world: &World, keys: &[Key]) -> Result<(), String> 
     }
     Ok(())
 }
+
+/// Returns the keys that tell who delivers what in a ring of these nodes: every id, the points beside it, and the middles
+/// between all pairs, where one range ends and the next begins whoever is missing.
+pub fn telling_keys(ids: &[Id]) -> Vec<Key> {
+    let beside = ids.iter().flat_map(|id| [*id, id.plus(1), id.minus(1)]);
+    let between = ids.iter().flat_map(|a| ids.iter().filter(move |b| a != *b).map(|b| a.middle_to(*b)));
+    let mut keys: Vec<Key> = beside.chain(between.flat_map(|middle| [middle, middle.plus(1)])).collect();
+    keys.sort();
+    keys.dedup();
+    keys
+}

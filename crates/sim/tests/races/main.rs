@@ -14,7 +14,9 @@ use kringle_core::config::{Ownership, Safeguard, Settings};
 use kringle_core::dice::SeededDice;
 use kringle_core::id::{Id, Key};
 use kringle_core::overlay::Status;
-use kringle_sim::invariants::{leaf_sets_are_exact, lease_holders_are_known, one_deliverer_per_key};
+use kringle_sim::invariants::{
+    leaf_sets_are_exact, lease_holders_are_known, one_deliverer_per_key, telling_keys,
+};
 use kringle_sim::world::World;
 
 /// How a race ended: well, or with what.
@@ -92,24 +94,21 @@ fn dice(seed: u64) -> SeededDice {
     SeededDice::derive(seed, 99)
 }
 
-/// Keys that tell: every id, the points beside it, and the middles between all pairs.
-fn telling_keys(world: &World) -> Vec<Key> {
+fn keys(world: &World) -> Vec<Key> {
     let ids: Vec<Id> = (0..world.len() as u32).map(|node| world.contact(node).id).collect();
-    let beside = ids.iter().flat_map(|id| [*id, id.plus(1), id.minus(1)]);
-    let between = ids.iter().flat_map(|a| ids.iter().filter(move |b| a != *b).map(|b| a.middle_to(*b)));
-    beside.chain(between.flat_map(|middle| [middle, middle.plus(1)])).collect()
+    telling_keys(&ids)
 }
 
 /// Lets time pass and looks for two deliverers after every event.
 fn watch(world: &mut World, span: Duration) -> Fate {
-    let keys = telling_keys(world);
+    let keys = self::keys(world);
     one_deliverer_per_key(world, &keys)?;
     world.run_watched(span, |world| one_deliverer_per_key(world, &keys))
 }
 
 /// The same, and for leases whose grantor does not know the holder.
 fn watch_leases(world: &mut World, span: Duration) -> Fate {
-    let keys = telling_keys(world);
+    let keys = self::keys(world);
     world.run_watched(span, |world| {
         one_deliverer_per_key(world, &keys)?;
         lease_holders_are_known(world)

@@ -238,18 +238,17 @@ impl Pastry {
             return cx.refuse(Refusal::Unsolicited);
         }
         cx.note(Note::HealAnswered);
-        if self.router.leaf_set().get(from.id).is_some() {
-            // One of ours: it was the same ring all along. It keeps a place free until it hears that we are done.
-            return self.announce(from, cx);
-        }
         let known = self.router.get(from.id).is_some();
         let mut arc = reply.leaves;
         let start = arc.first().map_or(from.id, |first| first.id);
         arc.push(from);
         arc.sort_by_key(|contact| start.clockwise_to(contact.id));
         self.consider_leaves(from, arc, Why::VET, cx);
-        for contact in reply.join.contacts {
-            self.consider(contact, Source::Elsewhere, Why::VET, cx);
+        // From one of our leaves it is most likely the same ring all along: its leaves are enough.
+        if self.router.leaf_set().get(from.id).is_none() {
+            for contact in reply.join.contacts {
+                self.consider(contact, Source::Elsewhere, Why::VET, cx);
+            }
         }
         // It keeps a place free for us until it hears that we are done.
         if !known {
