@@ -4,6 +4,7 @@
 //! so a run can be repeated exactly. [`network`] loses, delays, doubles and cuts; [`invariants`] say what must hold
 //! for all nodes together; [`conformance`] is what every overlay must show, written once.
 
+pub mod churn;
 pub mod conformance;
 pub mod invariants;
 pub mod network;
