@@ -257,6 +257,12 @@ impl Node {
         }
     }
 
+    /// Reads what handling a message of this peer will read, and returns something made of it. A driver of very many
+    /// nodes asks several of them before it hands over their inputs: then their memory is fetched at the same time.
+    pub fn warm_up(&self, peer: NodeId) -> u32 {
+        self.overlay.as_pastry().map_or(0, |pastry| pastry.router().warm_up(peer))
+    }
+
     /// Returns this node.
     pub fn me(&self) -> Contact {
         self.overlay.me()

@@ -7,7 +7,8 @@ use kringle_core::edge::{Input, Timer};
 use kringle_core::message::Routed;
 use kringle_core::time::Time;
 
-use super::{Happening, NEVER, World};
+use super::{Alarm, NEVER, World};
+use crate::queue::Either;
 
 /// What waits for a node that is stopped.
 #[derive(Default)]
@@ -32,7 +33,9 @@ impl World {
     /// Stops a node in its tracks, as SIGSTOP does: it neither hears nor acts, and does not know.
     pub fn pause(&mut self, node: u32) {
         let now = self.now;
-        self.slots[node as usize].paused.get_or_insert_with(|| Paused { since: now, ..Paused::default() });
+        self.slots[node as usize]
+            .paused
+            .get_or_insert_with(|| Box::new(Paused { since: now, ..Paused::default() }));
     }
 
     /// Stops a node as soon as it is about to call its application: between decision and effect.
@@ -96,7 +99,8 @@ impl World {
             let at = &mut slot.timers[*timer as usize];
             if *at != NEVER {
                 *at = at.after(by).max(self.now);
-                self.queue.push(*at, Happening::Fires { node, life, timer: *timer });
+                self.queue.push(*at, self.pushed, Either::Small(Alarm::Fires { node, life, timer: *timer }));
+                self.pushed += 1;
             }
         }
     }

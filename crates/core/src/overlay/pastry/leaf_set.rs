@@ -110,7 +110,12 @@ impl LeafSet {
     }
 
     /// Returns the member with this id.
+    #[inline]
     pub fn get(&self, id: NodeId) -> Option<Contact> {
+        // Strangers are most often far away, which shows without a look at the list.
+        if !self.covers(id) {
+            return None;
+        }
         let at = self.position(id);
         self.ring.get(at).filter(|contact| contact.id == id).copied()
     }

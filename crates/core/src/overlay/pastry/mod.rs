@@ -497,7 +497,8 @@ impl Overlay for Pastry {
             cx.refuse(Refusal::FromSelf);
             return false;
         }
-        match self.router.get(from.id) {
+        let known = self.router.get_routed(from.id);
+        match known.or_else(|| self.router.neighbourhood().earlier_life(from)) {
             Some(known) if known.incarnation != from.incarnation && !cx.config.rule(Safeguard::NewLife) => {}
             Some(known) if from.incarnation < known.incarnation => {
                 cx.refuse(Refusal::StaleIncarnation);

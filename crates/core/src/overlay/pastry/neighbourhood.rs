@@ -10,13 +10,15 @@ use crate::id::NodeId;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Neighbourhood {
     most: u16,
+    /// No member was ever known in an earlier incarnation than this.
+    oldest: u32,
     entries: Vec<Entry>,
 }
 
 impl Neighbourhood {
     /// Makes an empty set of up to `most` nodes.
     pub fn new(most: u16) -> Neighbourhood {
-        Neighbourhood { most, entries: Vec::new() }
+        Neighbourhood { most, oldest: u32::MAX, entries: Vec::new() }
     }
 
     /// Returns the members, nearest first.
@@ -55,9 +57,19 @@ impl Neighbourhood {
         if self.entries.len() == self.entries.capacity() {
             self.entries.reserve_exact(4);
         }
+        self.oldest = self.oldest.min(contact.incarnation);
         let at = self.entries.partition_point(|entry| entry.proximity <= proximity);
         self.entries.insert(at, Entry { contact, proximity });
         true
+    }
+
+    /// Returns the earlier life of a node, if that is a member. Asked for every sender of a message, so it does not
+    /// look through the set unless there may be one.
+    pub fn earlier_life(&self, of: Contact) -> Option<Contact> {
+        if of.incarnation <= self.oldest {
+            return None;
+        }
+        self.members().find(|member| member.id == of.id && member.incarnation < of.incarnation)
     }
 
     /// Removes a node. Returns whether it was there.
@@ -78,6 +90,7 @@ impl Neighbourhood {
     /// If one is broken: that is a mistake in this module.
     pub fn check_invariants(&self) {
         assert!(self.entries.len() <= usize::from(self.most));
+        assert!(self.members().all(|member| member.incarnation >= self.oldest));
         assert!(self.entries.windows(2).all(|pair| pair[0].proximity <= pair[1].proximity));
         for entry in &self.entries {
             assert_eq!(self.entries.iter().filter(|other| other.contact.id == entry.contact.id).count(), 1);

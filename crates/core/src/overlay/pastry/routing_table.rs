@@ -90,6 +90,11 @@ impl RoutingTable {
         Some((entry.contact, Rule::Cell { row, column }))
     }
 
+    pub(super) fn warm_up(&self, id: NodeId) -> u32 {
+        let place = self.place(id).and_then(|(row, column)| self.rows.get(usize::from(row))?.get(column));
+        place.map_or(0, |entry| entry.contact.incarnation)
+    }
+
     /// Returns the first holder or spare of that cell that is not avoided.
     pub fn lookup_except(&self, key: Key, avoid: impl Fn(NodeId) -> bool) -> Option<(Contact, Rule)> {
         let (row, column) = self.place(key)?;
