@@ -40,15 +40,13 @@ fn summary(reports: &[Report]) -> String {
     for (at, report) in reports.iter().enumerate() {
         for figure in report.figures.iter().filter(|figure| figure.want.is_some()) {
             let link = format!(r##"<a href="#run-{at}">{}</a>"##, escape(&report.scenario));
-            let told = [figure.ours_with_unit(), figure.paper_text(), figure.want_text()];
-            let told: String =
-                told.iter().map(|cell| format!(r#"<td class="number">{}</td>"#, escape(cell))).collect();
-            let name = escape(&figure.name);
-            let _ = writeln!(
-                rows,
-                "<tr><td>{link}</td><td>{name}</td>{told}{}</tr>",
-                verdict_cell(figure.verdict())
-            );
+            let [name, ours, paper, want] =
+                [figure.name.clone(), figure.ours_with_unit(), figure.paper_text(), figure.want_text()]
+                    .map(|cell| escape(&cell));
+            let numbers = format!(r#"<td class="number">{ours}</td><td class="number">{paper}</td>"#);
+            let verdict = verdict_cell(figure.verdict());
+            let _ =
+                writeln!(rows, "<tr><td>{link}</td><td>{name}</td>{numbers}<td>{want}</td>{verdict}</tr>");
         }
     }
     if rows.is_empty() {
@@ -62,12 +60,9 @@ fn summary(reports: &[Report]) -> String {
         };
         return format!("<ul>\n{}</ul>\n", reports.iter().enumerate().map(item).collect::<String>());
     }
-    let heads: String = ["scenario", "figure"].iter().map(|head| format!("<th>{head}</th>")).collect();
-    let numbers: String =
-        ["ours", "paper", "wanted"].iter().map(|head| format!(r#"<th class="number">{head}</th>"#)).collect();
-    format!(
-        "<div class=\"wide\"><table>\n<thead><tr>{heads}{numbers}<th>verdict</th></tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>\n"
-    )
+    let heads = "<th>scenario</th><th>figure</th><th class=\"number\">ours</th><th class=\"number\">paper</th>\
+        <th>wanted</th><th>verdict</th>";
+    grid(heads, &rows)
 }
 
 fn section(at: usize, report: &Report) -> String {
@@ -132,6 +127,11 @@ fn table(table: &Table) -> String {
         let cells: String = row.iter().enumerate().map(cell).collect();
         let _ = writeln!(rows, "<tr>{cells}</tr>");
     }
+    grid(&heads, &rows)
+}
+
+/// A table that can be moved sideways where it is wider than the screen.
+fn grid(heads: &str, rows: &str) -> String {
     format!(
         "<div class=\"wide\"><table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>\n"
     )

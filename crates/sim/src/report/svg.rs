@@ -103,6 +103,8 @@ const COLOURS: [(&str, &str); 5] = [
 const TITLE: f64 = 15.0;
 const TEXT: f64 = 13.0;
 const SMALL: f64 = 12.0;
+/// The size of the numbers over bars, which may stand above the area.
+const LABEL: f64 = 9.5;
 /// The room a sample takes in the legend, with a gap to its name.
 const SAMPLE: f64 = 38.0;
 
@@ -113,14 +115,14 @@ fn draw(plot: &Plot, shape: &impl Draw) -> String {
     let widest = y_ticks.iter().map(|tick| width(&tick.label, SMALL)).fold(0.0, f64::max);
     let y_label = wrap(&plot.y.label, HEIGHT, TEXT);
     let left = MARGIN + y_label.len() as f64 * TEXT * 1.2 + 10.0 + widest + 8.0;
-    let right = WIDTH - MARGIN - 10.0;
+    let right = WIDTH - MARGIN - 18.0;
 
     let mut top = MARGIN;
-    for line in wrap(&plot.title, WIDTH - 2.0 * MARGIN, TITLE * 1.06) {
+    for line in wrap(&plot.title, WIDTH - 2.0 * MARGIN, TITLE * 1.12) {
         top += TITLE * 1.2;
         canvas.bold(WIDTH / 2.0, top - 0.25 * TITLE, TITLE, &line);
     }
-    let top = legend(&mut canvas, plot, shape, left, right, top + 8.0) + 10.0;
+    let top = legend(&mut canvas, plot, shape, left, right, top + 8.0) + LABEL + 6.0;
     let bottom = top + HEIGHT;
 
     let middle = (left + right) / 2.0;

@@ -2,8 +2,8 @@
 
 use super::super::{Plot, Role};
 use super::canvas::{Canvas, Stroke, width};
-use super::scale::{Ends, Scale, Tick, across, short};
-use super::{Area, Draw, Style};
+use super::scale::{Ends, Scale, Tick, across, alike, short};
+use super::{Area, Draw, INK, LABEL, Style};
 
 pub(super) struct Bars<'a> {
     plot: &'a Plot,
@@ -12,9 +12,7 @@ pub(super) struct Bars<'a> {
 }
 
 /// The part of a group's room that its bars take.
-const FILLED: f64 = 0.8;
-/// The size of the numbers over the bars.
-const LABEL: f64 = 9.5;
+const FILLED: f64 = 0.86;
 
 impl<'a> Bars<'a> {
     pub(super) fn new(plot: &'a Plot) -> Bars<'a> {
@@ -34,6 +32,7 @@ impl<'a> Bars<'a> {
         bars.filter(|(_, y)| Scale::has_place(*y, self.plot.y.log)).collect()
     }
 
+    /// The heights of all bars, series by series.
     fn all(&self) -> Vec<f64> {
         (0..self.plot.series.len()).flat_map(|series| self.bars(series)).map(|(_, y)| y).collect()
     }
@@ -48,7 +47,10 @@ impl Draw for Bars<'_> {
     fn x_ticks(&self, _x: &Scale, length: f64) -> Vec<Tick> {
         let labels: Vec<String> = self.groups.iter().map(|x| short(*x)).collect();
         let widest = labels.iter().map(|label| across(label)).fold(1.0, f64::max);
-        let every = (widest * labels.len() as f64 / length).ceil().max(1.0) as usize;
+        let least = widest * labels.len() as f64 / length;
+        // Every second, fifth or tenth, as people count.
+        let mut steps = (0..6).flat_map(|power| [1, 2, 5].map(|factor| factor * 10usize.pow(power)));
+        let every = steps.find(|step| *step as f64 >= least).unwrap_or(labels.len());
         let ticks = labels.into_iter().enumerate().step_by(every);
         ticks.map(|(group, label)| Tick { value: group as f64, label }).collect()
     }
@@ -58,18 +60,24 @@ impl Draw for Bars<'_> {
         let room = (area.right - area.left) / self.groups.len().max(1) as f64;
         let each = FILLED * room / count;
         let floor = area.y(area.y.floor());
+        if (area.top + 1.0..area.bottom - 1.0).contains(&floor) {
+            let line = Stroke { colour: INK, width: 0.7, dashes: "" };
+            canvas.line((area.left, floor), (area.right, floor), line);
+        }
+        let mut labels = alike(&self.all()).into_iter();
         // All of them or none: a bar without a number among others with one looks like a mistake.
-        let labelled = self.all().into_iter().all(|y| width(&short(y), LABEL) <= each + 2.0);
+        let widest = labels.clone().map(|label| width(&label, 1.0)).fold(0.0, f64::max);
+        let size = [LABEL, 0.9 * LABEL, 0.75 * LABEL].into_iter().find(|size| widest * size <= each);
         for (series, style) in Style::of(&self.plot.series).into_iter().enumerate() {
-            for (group, y) in self.bars(series) {
+            for ((group, y), label) in self.bars(series).into_iter().zip(&mut labels) {
                 let left = area.x(group as f64) - FILLED * room / 2.0 + series as f64 * each;
                 let (top, bottom) = (area.y(y).min(floor), area.y(y).max(floor));
                 // Between neighbours a little white, as long as there is room for it.
                 let gap = (0.08 * each).min(1.5);
                 bar(canvas, style, (left + gap, top), each - 2.0 * gap, bottom - top);
-                if labelled {
-                    let under = if y < area.y.floor() { bottom + LABEL } else { top - 3.0 };
-                    canvas.text(left + each / 2.0, under, LABEL, "middle", &short(y));
+                if let Some(size) = size {
+                    let line = if y < area.y.floor() { bottom + size } else { top - 3.0 };
+                    canvas.text(left + each / 2.0, line, size, "middle", &label);
                 }
             }
         }

@@ -118,14 +118,14 @@ pub(in crate::report) fn escape(text: &str) -> String {
     escaped
 }
 
-/// Guesses how wide a text is in a font like Helvetica.
+/// Guesses how wide a text is at most, in Helvetica or in what is there instead of it.
 pub(super) fn width(text: &str, size: f64) -> f64 {
     let letter = |letter: char| match letter {
-        'i' | 'j' | 'l' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' | ' ' | 'I' | 'f' | 't' | '/' => 0.29,
-        'm' | 'w' | 'M' | 'W' | '%' | '@' => 0.88,
-        letter if letter.is_uppercase() => 0.7,
-        letter if letter.is_ascii() => 0.56,
-        '⁰'..='⁹' | '¹' | '²' | '³' | '⁻' | '·' => 0.35,
+        'i' | 'j' | 'l' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' | ' ' | 'I' | 'f' | 't' | '/' => 0.35,
+        'm' | 'w' | 'M' | 'W' | '%' | '@' => 0.97,
+        letter if letter.is_uppercase() => 0.73,
+        letter if letter.is_ascii() => 0.62,
+        '⁰'..='⁹' | '¹' | '²' | '³' | '⁻' | '·' => 0.4,
         // Letters of other scripts may be as wide as they are high; too much room is the lesser evil.
         _ => 0.9,
     };
@@ -137,7 +137,7 @@ pub(super) fn wrap(text: &str, most: f64, size: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {
-            Some(line) if width(line, size) + width(word, size) + 0.29 * size <= most => {
+            Some(line) if width(line, size) + width(word, size) + 0.35 * size <= most => {
                 line.push(' ');
                 line.push_str(word);
             }

@@ -87,6 +87,10 @@ impl Scale {
             let beyond = 0.04 * (to - from);
             return Scale { from: from - beyond, to: to + beyond, log: false };
         }
+        if ends == Ends::Zero && from < 0.0 {
+            // Numbers under bars must not run into those of the axis.
+            from -= 0.06 * (to - from);
+        }
         let step = step((to - from) / 5.0);
         // By a hair less than a whole step beyond, for sums that miss a tick by rounding.
         Scale { from: step * (from / step + 1e-9).floor(), to: step * (to / step - 1e-9).ceil(), log: false }
@@ -111,15 +115,14 @@ impl Scale {
             ticks.windows(2).all(|pair| end(&pair[0], 1.0) <= end(&pair[1], -1.0))
         };
         if self.log {
-            let decades = self.to.floor() - self.from.ceil() + 1.0;
-            let all = if decades >= 3.0 {
-                &[][..]
-            } else {
-                &[&[1.0, 2.0, 3.0, 5.0, 7.0][..], &[1.0, 2.0, 5.0]][..]
-            };
-            let by_factors = all.iter().map(|factors| self.decades(1, factors));
-            let sparse = [1, 2, 3, 5, 10, 20, 50].into_iter().map(|every| self.decades(every, &[1.0]));
-            if let Some(ticks) = by_factors.chain(sparse).find(|ticks| ticks.len() >= 2 && fit(ticks)) {
+            // Few decades need numbers between them, many do not even have room for all.
+            let between: [(usize, &[f64]); 2] = [(3, &[1.0, 2.0, 5.0]), (2, &[1.0, 2.0, 3.0, 5.0, 7.0])];
+            let many = self.to.floor() - self.from.ceil() >= 2.0;
+            let between =
+                between.into_iter().filter(|_| !many).map(|(least, all)| (least, self.decades(1, all)));
+            let sparse = [1, 2, 3, 5, 10, 20, 50].into_iter().map(|every| (2, self.decades(every, &[1.0])));
+            let mut choices = between.chain(sparse);
+            if let Some((_, ticks)) = choices.find(|(least, ticks)| ticks.len() >= *least && fit(ticks)) {
                 return ticks;
             }
         }
@@ -172,15 +175,39 @@ pub(super) fn across(label: &str) -> f64 {
     width(label, SMALL) + 12.0
 }
 
-/// Returns a number with as few digits as tell it from others like it.
+/// Returns a number in full, or its first digits if it has many.
 pub(super) fn short(value: f64) -> String {
-    let size = value.abs();
-    if size != 0.0 && !(1e-5..1e12).contains(&size) {
-        return scientific(value);
+    rounded(value, needed(value, telling(value, 6)))
+}
+
+/// Returns numbers as they are written over bars: all to the same digit, of which the largest has three; only what
+/// is so small that rounding would distort it gets more.
+pub(super) fn alike(values: &[f64]) -> Vec<String> {
+    let largest = values.iter().fold(0.0, |most: f64, value| most.max(value.abs()));
+    let most = telling(largest, 3);
+    let digits = values.iter().map(|value| needed(*value, most)).max().unwrap_or_default();
+    let unit = 0.1f64.powi(digits.into());
+    let label = |value: &f64| match value.abs() {
+        0.0 => "0".to_owned(),
+        size if size < unit => rounded(*value, telling(size, 1)),
+        size if size < 10.0 * unit => rounded(*value, digits.max(needed(*value, telling(size, 2)))),
+        _ => rounded(*value, digits),
+    };
+    values.iter().map(label).collect()
+}
+
+/// Returns how many digits after the point show so many digits that tell.
+fn telling(value: f64, wanted: i32) -> u8 {
+    if value == 0.0 { 0 } else { (wanted - 1 - value.abs().log10().floor() as i32).clamp(0, 9) as u8 }
+}
+
+/// Returns a number with so many digits, or by a power of ten if it would be mostly zeros.
+fn rounded(value: f64, digits: u8) -> String {
+    if value != 0.0 && !(1e-5..1e12).contains(&value.abs()) {
+        scientific(value)
+    } else {
+        fixed(value, digits)
     }
-    // Three digits that tell, and no zeros at the end.
-    let digits = if size == 0.0 { 0 } else { (2 - size.log10().floor() as i32).clamp(0, 9) as u8 };
-    fixed(value, needed(value, digits))
 }
 
 fn scientific(value: f64) -> String {
@@ -195,13 +222,11 @@ fn scientific(value: f64) -> String {
 fn even(from: f64, to: f64, step: f64) -> Vec<Tick> {
     let (first, last) = ((from / step - 1e-9).ceil(), (to / step + 1e-9).floor());
     let digits = (-step.log10().floor()).clamp(0.0, 12.0) as u8;
-    let label = |value: f64| {
-        let size = from.abs().max(to.abs());
-        if size < 1e-5 || size >= 1e12 {
-            if value == 0.0 { "0".to_owned() } else { scientific(value) }
-        } else {
-            fixed(value, digits)
-        }
+    let readable = (1e-5..1e12).contains(&from.abs().max(to.abs()));
+    let label = |value: f64| match value {
+        0.0 if !readable => "0".to_owned(),
+        _ if !readable => scientific(value),
+        _ => fixed(value, digits),
     };
     // Far from zero the steps may be finer than the numbers; then there are too many to be true.
     let count = (last - first).clamp(0.0, 20.0) as u32;
