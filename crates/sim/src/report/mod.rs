@@ -2,9 +2,25 @@
 //!
 //! Everything but [`Machine`] follows from the code, the parameters and the seed; a replay must bring the same.
 
+mod figure;
+pub mod html;
+mod json;
+mod markdown;
+mod number;
+mod same;
+mod summary;
+mod svg;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod write;
+
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
+
+pub use self::write::write_file;
 
 /// The name and version of the JSON documents.
 pub const SCHEMA: &str = "kringle.sim/1";
@@ -52,6 +68,7 @@ pub struct Figure {
     /// What was measured.
     pub name: String,
     /// The result.
+    #[serde(deserialize_with = "json::number")]
     pub ours: f64,
     /// Digits after the point worth showing.
     pub digits: u8,
@@ -99,7 +116,7 @@ pub struct Table {
 /// One picture.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plot {
-    /// Part of its file name: `hops`, `distance`.
+    /// Part of its file name: `hops`, `distance`. No two plots of a report share one.
     pub name: String,
     /// What it shows.
     pub title: String,
@@ -138,7 +155,8 @@ pub struct Series {
     pub name: String,
     /// Whose numbers these are; decides how they are drawn.
     pub role: Role,
-    /// Its points, by x.
+    /// Its points, by x. What is not a number is a gap.
+    #[serde(deserialize_with = "json::points")]
     pub points: Vec<(f64, f64)>,
 }
 
@@ -167,6 +185,7 @@ pub struct Ring {
     /// Inputs handled by nodes.
     pub events: u64,
     /// How much time passed in it.
+    #[serde(deserialize_with = "json::number")]
     pub simulated_seconds: f64,
     /// A hash of everything that happened, in hexadecimal.
     pub trace: String,
@@ -178,12 +197,15 @@ pub struct Ring {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// How long it took.
+    #[serde(deserialize_with = "json::number")]
     pub seconds: f64,
     /// Events in that time, over all rings.
+    #[serde(deserialize_with = "json::number")]
     pub events_per_second: f64,
     /// The most memory the process held, in bytes; 0 if the system does not tell.
     pub peak_memory: u64,
     /// What else this machine said about itself: things timed, by name.
+    #[serde(deserialize_with = "json::numbers")]
     pub timings: BTreeMap<String, f64>,
 }
 
@@ -249,6 +271,11 @@ impl Histogram {
     /// Returns which part of all was this value.
     pub fn share(&self, value: u64) -> f64 {
         self.counts.get(&value).copied().unwrap_or_default() as f64 / self.total().max(1) as f64
+    }
+
+    /// Returns the share of each value, as the bars of a plot.
+    pub fn bars(&self, values: RangeInclusive<u64>) -> Vec<(f64, f64)> {
+        values.map(|value| (value as f64, self.share(value))).collect()
     }
 
     /// Returns the value that a part of all do not exceed: 0.5 for the median.
