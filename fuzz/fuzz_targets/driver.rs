@@ -14,6 +14,7 @@ use kringle_core::id::{Base, Id, NodeId};
 use kringle_core::message::{App, Body, Hop, HopAck, Outcome, Payload, Receipt, Routed, Rule, Stage};
 use kringle_core::node::Node;
 use kringle_core::overlay::Status;
+use kringle_core::overlay::pastry::routing_table::Entry;
 use kringle_core::overlay::pastry::{
     Announce, Flank, Join, JoinRefusal, JoinReply, LeafProbe, LeafReply, LeaseRecall, LeaseReply,
     LeaseRequest, Message, Race, StateReply, StateRequest, Versions, What,
@@ -437,6 +438,12 @@ impl Driver {
         self.node.overlay().as_pastry()?.router().get(id)
     }
 
+    /// The same with how near each is said to be.
+    fn entries(&self, choices: &mut dyn Dice) -> Vec<Entry> {
+        let contacts = self.contacts(choices);
+        contacts.into_iter().map(|contact| Entry { contact, proximity: proximity(choices) }).collect()
+    }
+
     fn contacts(&self, choices: &mut dyn Dice) -> Vec<Contact> {
         let length = match choices.below(64) {
             0 => 300,
@@ -515,7 +522,7 @@ impl Driver {
             }
             Body::Pastry(Message::StateRequest(request)) => {
                 let what = if choices.below(4) == 0 { what(choices) } else { request.what };
-                let reply = StateReply { nonce: request.nonce, what, contacts: self.contacts(choices) };
+                let reply = StateReply { nonce: request.nonce, what, contacts: self.entries(choices) };
                 Body::Pastry(Message::StateReply(Box::new(reply)))
             }
             Body::Pastry(Message::Announce(announce)) => {
@@ -565,11 +572,11 @@ impl Driver {
                 Message::Race(Box::new(Race { versions, round: small, contacts }))
             }
             19 => {
-                let (what, push) = (what(choices), self.contacts(choices));
-                Message::StateRequest(Box::new(StateRequest { nonce, what, push }))
+                let (what, push, proximity) = (what(choices), self.entries(choices), proximity(choices));
+                Message::StateRequest(Box::new(StateRequest { nonce, what, push, proximity }))
             }
             20 => {
-                let (what, contacts) = (what(choices), self.contacts(choices));
+                let (what, contacts) = (what(choices), self.entries(choices));
                 Message::StateReply(Box::new(StateReply { nonce, what, contacts }))
             }
             21 => Message::Goodbye(Box::new(self.contacts(choices))),

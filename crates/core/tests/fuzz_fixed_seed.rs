@@ -18,6 +18,7 @@ use kringle_core::edge::{Command, Input, NoteKind};
 use kringle_core::id::Id;
 use kringle_core::message::{App, Body, HopAck, Outcome, Payload, Receipt, Routed, Stage};
 use kringle_core::overlay::Status;
+use kringle_core::overlay::pastry::routing_table::Entry;
 use kringle_core::overlay::pastry::{Announce, Join, LeafProbe, Message, StateRequest, What};
 use kringle_core::wire::{self, CONTACTS_MAX, HEADER, IndexBook};
 
@@ -289,8 +290,10 @@ const FLOODS: [(&str, Flood); 14] = [
         Input::Message { from: anybody(dice), body: Body::Pastry(Message::Announce(announce)) }
     }),
     ("state requests", |nonce, _, dice| {
-        let push = (0..4).map(|_| anybody(dice)).collect();
-        let request = StateRequest { nonce, what: What::LeafSet, push };
+        let entry = |contact| Entry { contact, proximity: Proximity(nonce) };
+        let push = (0..4).map(|_| entry(anybody(dice))).collect();
+        let proximity = Proximity(dice.roll() as u32);
+        let request = StateRequest { nonce, what: What::LeafSet, push, proximity };
         Input::Message { from: anybody(dice), body: Body::Pastry(Message::StateRequest(Box::new(request))) }
     }),
     ("obituaries", |_, _, dice| Input::Message {

@@ -11,6 +11,7 @@ use super::{AddressBook, CONTACTS_MAX, DecodeError, PAYLOAD_MAX};
 use crate::contact::{Contact, Proximity};
 use crate::id::Id;
 use crate::message::{App, Body, BodyKind, Hop, HopAck, Outcome, Payload, Receipt, Routed, Rule, Stage};
+use crate::overlay::pastry::routing_table::Entry;
 use crate::overlay::pastry::{
     Announce, Flank, Join, JoinRefusal, JoinReply, LeafProbe, LeafReply, LeaseRecall, LeaseReply,
     LeaseRequest, Message, Race, StateReply, StateRequest, Versions, What,
@@ -102,6 +103,17 @@ impl Writer<'_> {
         self.in_place(field, |out, book| {
             out.reserve(30 * list.len());
             list.iter().for_each(|contact| contacts::write(contact, &[], book, out));
+        });
+    }
+
+    fn entries(&mut self, field: u8, list: &[Entry]) {
+        self.in_place(field, |out, book| {
+            out.reserve(34 * list.len());
+            for Entry { contact, proximity } in list {
+                let told = proximity.0.to_be_bytes();
+                let told: &[u8] = if *proximity == Proximity::UNKNOWN { &[] } else { &told };
+                contacts::write(contact, told, book, out);
+            }
         });
     }
 
@@ -250,12 +262,15 @@ impl Writer<'_> {
             }
             Message::StateRequest(request) => {
                 self.bytes(WHAT, &what_bytes(request.what));
-                self.contacts(CONTACTS, &request.push);
+                self.entries(CONTACTS, &request.push);
+                if request.proximity != Proximity::UNKNOWN {
+                    self.number(PROXIMITY, request.proximity.0);
+                }
                 request.nonce
             }
             Message::StateReply(reply) => {
                 self.bytes(WHAT, &what_bytes(reply.what));
-                self.contacts(CONTACTS, &reply.contacts);
+                self.entries(CONTACTS, &reply.contacts);
                 reply.nonce
             }
             Message::Goodbye(leaves) => {
@@ -527,11 +542,12 @@ pub(super) fn decode(
             pastry(Message::Race(Box::new(Race { versions, round, contacts })))
         }
         BodyKind::StateRequest => {
-            let (what, push) = (fields.what()?, fields.list(CONTACTS)?.contacts(book));
-            pastry(Message::StateRequest(Box::new(StateRequest { nonce: request, what, push })))
+            let (what, push) = (fields.what()?, fields.list(CONTACTS)?.entries(book));
+            let proximity = fields.number(PROXIMITY).map_or(Proximity::UNKNOWN, Proximity);
+            pastry(Message::StateRequest(Box::new(StateRequest { nonce: request, what, push, proximity })))
         }
         BodyKind::StateReply => {
-            let (what, contacts) = (fields.what()?, fields.list(CONTACTS)?.contacts(book));
+            let (what, contacts) = (fields.what()?, fields.list(CONTACTS)?.entries(book));
             pastry(Message::StateReply(Box::new(StateReply { nonce: request, what, contacts })))
         }
         BodyKind::Goodbye => pastry(Message::Goodbye(Box::new(fields.list(LEAVES)?.contacts(book)))),

@@ -8,8 +8,9 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::{ADDRESSES_MAX, AddressBook, CONTACTS_MAX, DecodeError};
-use crate::contact::Contact;
+use crate::contact::{Contact, Proximity};
 use crate::id::Id;
+use crate::overlay::pastry::routing_table::Entry;
 
 /// Appends one record: a contact, and `extra` bytes that belong to it.
 pub(super) fn write(contact: &Contact, extra: &[u8], book: &dyn AddressBook, out: &mut Vec<u8>) {
@@ -98,6 +99,14 @@ impl<'b> Unread<'b> {
     /// Reads a checked list of bare contacts.
     pub(super) fn contacts(self, book: &mut dyn AddressBook) -> Vec<Contact> {
         self.read(book, |contact, _| contact)
+    }
+
+    /// Reads a checked list of contacts that may say how near they are; what is not told is unknown.
+    pub(super) fn entries(self, book: &mut dyn AddressBook) -> Vec<Entry> {
+        self.read(book, |contact, extra| {
+            let told = extra.first_chunk::<4>().map(|bytes| Proximity(u32::from_be_bytes(*bytes)));
+            Entry { contact, proximity: told.unwrap_or(Proximity::UNKNOWN) }
+        })
     }
 
     /// Returns how many records there are.

@@ -403,9 +403,10 @@ fn a_frame_with_several_faults_teaches_nothing() {
 #[test]
 fn a_missing_field_is_malformed_unless_it_may_be_missing() {
     let may_be_missing = |kind: BodyKind, field: u64| match (kind, field) {
-        // Better hop, seen version, leaf set that was seen, nobody nearer, path that was not traced, answer that was
-        // not given.
+        // Better hop, seen version, leaf set that was seen, nobody nearer, distance that was not measured, path that was
+        // not traced, answer that was not given.
         (BodyKind::HopAck, 12)
+        | (BodyKind::StateRequest, 22)
         | (BodyKind::LeafProbe | BodyKind::Announce, 21)
         | (BodyKind::LeafReply, 18)
         | (BodyKind::LeaseReturn, 25) => true,

@@ -11,6 +11,7 @@ use kringle_core::id::{Id, Key};
 use kringle_core::message::{App, Body, HopAck, Nonce, Payload, Routed, Stage};
 use kringle_core::node::Node;
 use kringle_core::overlay::Status;
+use kringle_core::overlay::pastry::routing_table::Entry;
 use kringle_core::overlay::pastry::{
     Announce, Join, JoinReply, LeafProbe, LeafReply, Message, Pastry, StateReply, StateRequest, Versions,
     What,
@@ -381,9 +382,16 @@ pub(crate) fn leaf_reply(nonce: Nonce, leaves: Option<&[Contact]>) -> Body {
 }
 
 pub(crate) fn request(nonce: Nonce, what: What, push: &[Contact]) -> Message {
-    Message::StateRequest(Box::new(StateRequest { nonce, what, push: push.to_vec() }))
+    let push = push.iter().copied().map(Entry::unmeasured).collect();
+    Message::StateRequest(Box::new(StateRequest { nonce, what, push, proximity: Proximity::UNKNOWN }))
 }
 
 pub(crate) fn reply(nonce: Nonce, what: What, contacts: &[Contact]) -> Message {
-    Message::StateReply(Box::new(StateReply { nonce, what, contacts: contacts.to_vec() }))
+    let contacts = contacts.iter().copied().map(Entry::unmeasured).collect();
+    Message::StateReply(Box::new(StateReply { nonce, what, contacts }))
+}
+
+/// The nodes of a list that says how near they are.
+pub(crate) fn contacts_of(entries: &[Entry]) -> Vec<Contact> {
+    entries.iter().map(|entry| entry.contact).collect()
 }

@@ -7,7 +7,7 @@ use kringle_core::node::Node;
 use kringle_core::overlay::Status;
 use kringle_core::overlay::pastry::{
     Announce, Flank, Join, JoinRefusal, JoinReply, LeafProbe, LeafReply, LeaseRecall, LeaseReply,
-    LeaseRequest, Message, Race, StateRequest, Versions, What,
+    LeaseRequest, Message, Race, Versions, What,
 };
 
 use crate::harness::*;
@@ -194,14 +194,13 @@ fn messages_from_impossible_senders_are_refused_whatever_they_say() {
 fn a_twin_that_wants_to_join_is_told_that_its_id_is_taken() {
     let node = Driver::ready(peer(ME), &[peer(OTHER), peer(0x8000_0000)], calm());
     let twin = Contact { addr: Addr(5), ..peer(OTHER) };
-    let request = StateRequest { nonce: 77, what: What::LeafSet, push: Vec::new() };
-    let request = Body::Pastry(Message::StateRequest(Box::new(request)));
+    let request = Body::Pastry(request(77, What::LeafSet, &[]));
     let refused = Message::JoinRefused { nonce: 77, reason: JoinRefusal::IdTaken };
     assert_eq!(sent(&again(&node).hear(twin, request)), [(twin, Body::Pastry(refused))]);
 }
 
 /// A second driver around the same node.
-fn again(driver: &Driver) -> Driver {
+pub(crate) fn again(driver: &Driver) -> Driver {
     let mut copy = Driver::out(driver.node.me(), calm());
     copy.node = Node::clone(&driver.node);
     copy.now = driver.now;

@@ -138,7 +138,7 @@ fn every_row_is_swapped_with_one_random_member_of_it() {
         assert_eq!(ask.what, What::Row(row));
         assert!(members.contains(&partner));
         members.retain(|member| *member != partner);
-        assert_eq!(ask.push, members, "our own row in exchange");
+        assert_eq!(contacts_of(&ask.push), members, "our own row in exchange");
     }
 }
 
@@ -152,7 +152,7 @@ fn neighbourhood_sets_are_exchanged_with_a_random_neighbour() {
     assert_eq!(ask.what, What::Neighbourhood);
     let mut both = [peer(LEFT[1]), peer(RIGHT[0])].to_vec();
     both.retain(|neighbour| *neighbour != partner);
-    assert_eq!(ask.push, both);
+    assert_eq!(contacts_of(&ask.push), both);
     // It names somebody near itself, who is measured and turns out to be near us as well.
     let near = peer(0xe000_0000);
     let outputs = node.hear_pastry(partner, reply(ask.nonce, ask.what, &[near]));

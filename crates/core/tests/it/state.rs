@@ -1,9 +1,11 @@
 //! Questions about state: who is answered what, and what becomes of the answers.
 
-use kringle_core::contact::Contact;
+use kringle_core::config::Settings;
+use kringle_core::contact::{Contact, Proximity};
 use kringle_core::edge::{Input, Note, Output, Refusal, Timer};
 use kringle_core::message::Body;
-use kringle_core::overlay::pastry::What;
+use kringle_core::overlay::pastry::routing_table::Entry;
+use kringle_core::overlay::pastry::{Message, StateReply, StateRequest, What};
 
 use crate::harness::*;
 
@@ -15,6 +17,17 @@ fn asked(node: &mut Driver, what: What) -> Vec<Output> {
 
 fn answer(what: What, contacts: &[Contact]) -> Vec<(Contact, Body)> {
     vec![(peer(STRANGER), Body::Pastry(reply(8, what, contacts)))]
+}
+
+/// The same with how near they are, in milliseconds.
+fn near(what: What, contacts: &[(u32, Option<u32>)]) -> Vec<(Contact, Body)> {
+    let entry = |(id, distance): &(u32, Option<u32>)| Entry {
+        contact: peer(*id),
+        proximity: distance.map_or(Proximity::UNKNOWN, |millis| Proximity(millis * 1000)),
+    };
+    let contacts = contacts.iter().map(entry).collect();
+    let reply = StateReply { nonce: 8, what, contacts };
+    vec![(peer(STRANGER), Body::Pastry(Message::StateReply(Box::new(reply))))]
 }
 
 #[test]
@@ -30,11 +43,11 @@ fn requests_for_state_are_answered() {
     assert_eq!(sent(&asked(&mut node, What::LeafSet)), answer(What::LeafSet, &arc));
 
     // A row comes with the node itself in its own column, and rows past the last mean the last.
-    let row0 = [0x8000_0000, 0x9000_0000, ME].map(peer);
-    assert_eq!(sent(&asked(&mut node, What::Row(0))), answer(What::Row(0), &row0));
-    let row2 = [0x1070_0000, ME].map(peer);
+    let row0 = [(0x8000_0000, Some(10)), (0x9000_0000, None), (ME, Some(0))];
+    assert_eq!(sent(&asked(&mut node, What::Row(0))), near(What::Row(0), &row0));
+    let row2 = [(0x1070_0000, None), (ME, Some(0))];
     for row in [2, 3, u8::MAX] {
-        assert_eq!(sent(&asked(&mut node, What::Row(row))), answer(What::Row(2), &row2));
+        assert_eq!(sent(&asked(&mut node, What::Row(row))), near(What::Row(2), &row2));
     }
 
     // A cell is one of the asker's table: three nodes at most that fit there.
@@ -44,8 +57,8 @@ fn requests_for_state_are_answered() {
     let cell = What::Cell { row: 0, column: 4 };
     assert_eq!(sent(&asked(&mut node, cell)), answer(cell, &[]));
 
-    let near = [known[0], known[2]];
-    assert_eq!(sent(&asked(&mut node, What::Neighbourhood)), answer(What::Neighbourhood, &near));
+    let nearest = [(0x8000_0000, Some(10)), (0x1800_0000, Some(20))];
+    assert_eq!(sent(&asked(&mut node, What::Neighbourhood)), near(What::Neighbourhood, &nearest));
     assert!(node.node == before, "answering changes nothing");
 }
 
@@ -61,7 +74,32 @@ fn a_cell_that_does_not_exist_is_refused() {
 #[test]
 fn an_empty_table_has_an_empty_row_zero() {
     let mut node = Driver::founder(peer(ME), calm());
-    assert_eq!(sent(&asked(&mut node, What::Row(9))), answer(What::Row(0), &[peer(ME)]));
+    assert_eq!(sent(&asked(&mut node, What::Row(9))), near(What::Row(0), &[(ME, Some(0))]));
+}
+
+#[test]
+fn a_node_that_can_not_win_is_not_measured() {
+    // The holder of the cell is 10 ms away, and there are no spares and no neighbours to be had.
+    let settings = Settings { spares: 0, neighbourhood: 0, ..narrow() };
+    let mut node = Driver::ready(peer(ME), &[0x1001_0000, 0x0fff_0000].map(peer), settings);
+    node.announce(peer(0x8000_0000), 1);
+    node.measure(peer(0x8000_0000), millis(10));
+    // Told by somebody 50 ms away: to be nearer than 10 ms, a node must be 40 to 60 ms from there.
+    for (told, may_win) in [(20, false), (39, false), (45, true), (55, true), (61, false), (99, false)] {
+        let push = vec![Entry { contact: peer(0x8100_0000), proximity: Proximity(told * 1000) }];
+        let request = StateRequest { nonce: 8, what: What::Row(0), push, proximity: Proximity(50_000) };
+        let outputs = crate::hostile::again(&node)
+            .hear_pastry(peer(STRANGER), Message::StateRequest(Box::new(request)));
+        assert_eq!(probed(&outputs).len(), usize::from(may_win), "{told} ms");
+    }
+    // An empty cell takes anybody, and what nobody has measured may be near.
+    let push = vec![
+        Entry { contact: peer(0x9000_0000), proximity: Proximity(99_000) },
+        Entry::unmeasured(peer(0x8100_0000)),
+    ];
+    let request = StateRequest { nonce: 8, what: What::Row(0), push, proximity: Proximity(50_000) };
+    let outputs = node.hear_pastry(peer(STRANGER), Message::StateRequest(Box::new(request)));
+    assert_eq!(probed(&outputs).len(), 2);
 }
 
 #[test]

@@ -4,9 +4,9 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::leaf_set::{self, Source};
-use super::routing_table::Offer;
+use super::routing_table::{Entry, Offer};
 use super::{Announce, Message, Pastry};
-use crate::config::Metric;
+use crate::config::{Config, Metric};
 use crate::contact::{Contact, Proximity};
 use crate::edge::{Ctx, Event, Note, Output, Refusal};
 use crate::id::NodeId;
@@ -52,6 +52,22 @@ impl Pastry {
             return;
         }
         self.probe(contact, why.and(Why::VET), cx);
+    }
+
+    /// A peer has told of a node and how near that is to it. If the peer is near and the node is far from it, or the
+    /// other way round, the node is far from us: then it need not be measured to know that it can not win.
+    pub(super) fn consider_told(&mut self, told: Entry, via: Option<Proximity>, cx: &mut Ctx<'_>) {
+        let Entry { contact, proximity } = told;
+        if let Some(at_least) = at_least(via, proximity, cx.config) {
+            let router = &self.router;
+            if router.table().is_hopeless(contact.id, at_least, cx.config.nearer_percent)
+                && !router.neighbourhood().wants(at_least)
+                && !router.leaf_set().wants(contact.id, Source::Elsewhere)
+            {
+                return;
+            }
+        }
+        self.consider(contact, Source::Elsewhere, Why::VET, cx);
     }
 
     /// A neighbour has told its leaf set.
@@ -162,6 +178,12 @@ impl Pastry {
             self.cache.put(peer, proximity, cx.now, age, most);
         }
     }
+}
+
+/// How far away a node is at least, from the way to a peer and the way from there to the node.
+pub(super) fn at_least(via: Option<Proximity>, told: Proximity, config: &Config) -> Option<Proximity> {
+    let (Some(via), Metric::RoundTrip) = (via, config.metric) else { return None };
+    (told != Proximity::UNKNOWN).then(|| Proximity(via.0.abs_diff(told.0)))
 }
 
 /// A round trip as proximity.

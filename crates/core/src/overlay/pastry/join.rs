@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 
 use super::candidates;
 use super::leaf_set::{LeafSet, Source};
+use super::routing_table::Entry;
 use super::{
     Announce, Ask, AskFor, Join, JoinRefusal, JoinReply, Message, Pastry, Race, SEEDS_MAX, StateReply,
     Versions, What,
@@ -29,6 +30,8 @@ pub(crate) const JOIN_CONTACTS_MAX: usize = 2048;
 const HELPERS_MAX: usize = 4;
 /// Rounds of announce and race before a joiner leaves the rest to maintenance.
 const RACE_ROUNDS: u8 = 3;
+/// How many nodes are measured in each step of the search for a nearby node.
+const NEARBY_PROBES: usize = 6;
 /// How often the last row of a nearby node is searched again as long as that helps.
 const NEARBY_REPEATS: u8 = 3;
 
@@ -223,15 +226,35 @@ impl Pastry {
             (asked, _) => asked,
         };
         let me = self.router.me().id;
-        for contact in reply.contacts.into_iter().filter(|contact| contact.id != me) {
+        let via = self.known_proximity(from.id, cx.now, cx.config);
+        let mut strangers: Vec<(Proximity, Contact)> = Vec::new();
+        for Entry { contact, proximity: told } in reply.contacts {
             // The search goes by round trips, whatever the tables are built by: the application is not asked in time.
             let known = self.known_proximity(contact.id, cx.now, cx.config);
             match known.filter(|_| cx.config.metric == Metric::RoundTrip) {
+                _ if contact.id == me => {}
                 Some(proximity) => self.nearby_measured(contact, proximity),
-                None => self.probe(contact, Why::NEARBY.and(Why::VET).and(Why::JOIN), cx),
+                None => {
+                    let at_least = candidates::at_least(via, told, cx.config);
+                    strangers.push((at_least.unwrap_or(Proximity(0)), contact));
+                }
             }
         }
+        // Those as far from that node as we are may be beside us; those much nearer to it or much farther can not be.
+        strangers.sort_by_key(|(at_least, _)| *at_least);
+        let nearest = self.nearest_found();
+        let strangers = strangers.into_iter().filter(|(at_least, _)| *at_least < nearest);
+        for (_, contact) in strangers.take(NEARBY_PROBES) {
+            self.probe(contact, Why::NEARBY.and(Why::VET).and(Why::JOIN), cx);
+        }
         self.continue_join(cx);
+    }
+
+    fn nearest_found(&self) -> Proximity {
+        match self.joining.as_ref().map(|joining| &joining.phase) {
+            Some(Phase::Nearby(nearby)) => nearby.nearest.1,
+            _ => Proximity::UNKNOWN,
+        }
     }
 
     pub(super) fn nearby_measured(&mut self, peer: Contact, proximity: Proximity) {

@@ -140,15 +140,15 @@ impl Pastry {
         }
         self.schedule(Timer::RowSwap, cx);
         for row in 0..self.router.table().depth() {
-            let members: Vec<_> = self.router.table().row(row).map(|(_, entry)| entry.contact).collect();
+            let members: Vec<_> = self.router.table().row(row).map(|(_, entry)| entry).collect();
             if members.is_empty() {
                 continue;
             }
-            let partner = members[cx.dice.below(members.len())];
+            let partner = members[cx.dice.below(members.len())].contact;
             if !self.budget.take(cost(2 * members.len()), cx) {
                 return;
             }
-            let push = members.into_iter().filter(|contact| contact.id != partner.id).collect();
+            let push = members.into_iter().filter(|entry| entry.contact.id != partner.id).collect();
             self.ask(partner, What::Row(row), push, AskFor::Upkeep, cx);
         }
     }
@@ -164,12 +164,12 @@ impl Pastry {
 
     /// The same at once, when a neighbour was lost.
     pub(super) fn exchange_neighbourhood(&mut self, cx: &mut Ctx<'_>) {
-        let members: Vec<_> = self.router.neighbourhood().members().collect();
+        let members = self.router.neighbourhood().entries().to_vec();
         if members.is_empty() || !self.budget.take(cost(2 * members.len()), cx) {
             return;
         }
-        let partner = members[cx.dice.below(members.len())];
-        let push = members.into_iter().filter(|contact| contact.id != partner.id).collect();
+        let partner = members[cx.dice.below(members.len())].contact;
+        let push = members.into_iter().filter(|entry| entry.contact.id != partner.id).collect();
         self.ask(partner, What::Neighbourhood, push, AskFor::Upkeep, cx);
     }
 }

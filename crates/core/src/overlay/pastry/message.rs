@@ -7,6 +7,8 @@ use crate::contact::{Contact, Proximity};
 use crate::id::NodeId;
 use crate::message::Nonce;
 
+use super::routing_table::Entry;
+
 /// Pastry's own messages.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Message {
@@ -181,7 +183,9 @@ pub struct StateRequest {
     /// What is wanted.
     pub what: What,
     /// The asker's own part of the same kind, so that one exchange serves both.
-    pub push: Vec<Contact>,
+    pub push: Vec<Entry>,
+    /// How near the asker measured the receiver to be. Like all nearness that is told, it only saves measurements.
+    pub proximity: Proximity,
 }
 
 /// See [`Message::StateReply`].
@@ -191,8 +195,8 @@ pub struct StateReply {
     pub nonce: Nonce,
     /// What this is; for a row, its real number.
     pub what: What,
-    /// The contacts.
-    pub contacts: Vec<Contact>,
+    /// The contacts, each with how near it is to the sender.
+    pub contacts: Vec<Entry>,
 }
 
 /// A side of a node on the ring.

@@ -22,6 +22,7 @@ use core::time::Duration;
 use leaf_set::Source;
 pub use message::*;
 use router::Router;
+use routing_table::Entry;
 
 use super::probe::{Prober, Why};
 use super::proximity::ProximityCache;
@@ -183,7 +184,7 @@ impl Pastry {
     }
 
     /// Opens a state request.
-    fn ask(&mut self, peer: Contact, what: What, push: Vec<Contact>, purpose: AskFor, cx: &mut Ctx<'_>) {
+    fn ask(&mut self, peer: Contact, what: What, push: Vec<Entry>, purpose: AskFor, cx: &mut Ctx<'_>) {
         if self.asks.len() >= ASKS_MAX {
             cx.refuse(Refusal::Full);
             return;
@@ -191,7 +192,9 @@ impl Pastry {
         let nonce = self.nonce();
         let deadline = cx.now.after(cx.config.probe_timeout_max * 2);
         self.asks.push(Ask { peer, nonce, purpose, deadline });
-        cx.send(peer, Body::Pastry(Message::StateRequest(Box::new(StateRequest { nonce, what, push }))));
+        let proximity = self.known_proximity(peer.id, cx.now, cx.config).unwrap_or(Proximity::UNKNOWN);
+        let request = StateRequest { nonce, what, push, proximity };
+        cx.send(peer, Body::Pastry(Message::StateRequest(Box::new(request))));
         self.arm_asks(cx);
     }
 
@@ -217,18 +220,21 @@ impl Pastry {
     }
 
     fn handle_state_request(&mut self, from: Contact, request: StateRequest, cx: &mut Ctx<'_>) {
-        let StateRequest { nonce, what, push } = request;
+        let StateRequest { nonce, what, push, proximity } = request;
         // A node that looks for its ring may be asked by others who do.
         if !self.is_member() && self.status != Status::Isolated {
             return cx.refuse(Refusal::NotJoined);
         }
         let base = cx.config.base;
         let (what, contacts) = match what {
-            What::LeafSet => (what, self.router.leaf_set().arc()),
+            What::LeafSet => {
+                (what, self.router.leaf_set().arc().into_iter().map(Entry::unmeasured).collect())
+            }
             What::Row(row) => {
                 let row = row.min(self.router.table().depth().saturating_sub(1));
-                let entries = self.router.table().row(row).map(|(_, entry)| entry.contact);
-                (What::Row(row), entries.chain([self.router.me()]).collect())
+                let entries = self.router.table().row(row).map(|(_, entry)| entry);
+                let me = Entry { contact: self.router.me(), proximity: Proximity(0) };
+                (What::Row(row), entries.chain([me]).collect())
             }
             What::Cell { row, column } => {
                 if row >= base.digits() || u16::from(column) >= base.columns() {
@@ -238,14 +244,16 @@ impl Pastry {
                     id.shared_digits(from.id, base) == row && id.digit(row, base) == Some(column)
                 };
                 let known = self.router.nodes().chain([self.router.me()]);
-                (what, known.filter(|contact| fits(contact.id)).take(3).collect())
+                (what, known.filter(|contact| fits(contact.id)).take(3).map(Entry::unmeasured).collect())
             }
-            What::Neighbourhood => (what, self.router.neighbourhood().members().collect()),
+            What::Neighbourhood => (what, self.router.neighbourhood().entries().to_vec()),
         };
         let reply = StateReply { nonce, what, contacts };
         cx.send(from, Body::Pastry(Message::StateReply(Box::new(reply))));
-        for contact in push {
-            self.consider(contact, Source::Elsewhere, Why::VET, cx);
+        let measured = self.known_proximity(from.id, cx.now, cx.config);
+        let via = measured.or(Some(proximity).filter(|told| *told != Proximity::UNKNOWN));
+        for entry in push {
+            self.consider_told(entry, via, cx);
         }
     }
 
@@ -261,8 +269,9 @@ impl Pastry {
             }
             AskFor::Repair { .. } | AskFor::Upkeep => {}
         }
-        for contact in reply.contacts {
-            self.consider(contact, Source::Elsewhere, Why::VET, cx);
+        let via = self.known_proximity(from.id, cx.now, cx.config);
+        for entry in reply.contacts {
+            self.consider_told(entry, via, cx);
         }
     }
 

@@ -63,6 +63,12 @@ impl Neighbourhood {
         true
     }
 
+    /// Says whether a node at this distance would be taken in.
+    pub fn wants(&self, proximity: Proximity) -> bool {
+        self.entries.len() < usize::from(self.most)
+            || self.entries.last().is_some_and(|last| proximity < last.proximity)
+    }
+
     /// Returns the earlier life of a node, if that is a member. Asked for every sender of a message, so it does not
     /// look through the set unless there may be one.
     pub fn earlier_life(&self, of: Contact) -> Option<Contact> {

@@ -31,6 +31,13 @@ pub struct Entry {
 
 const _: () = assert!(size_of::<Entry>() == 28);
 
+impl Entry {
+    /// A node of which nobody says how near it is.
+    pub fn unmeasured(contact: Contact) -> Entry {
+        Entry { contact, proximity: Proximity::UNKNOWN }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 #[repr(C)]
 struct Row {
@@ -201,6 +208,16 @@ impl RoutingTable {
     /// Says whether this node is not known here, so that measuring it may be worth while.
     pub fn wants(&self, id: NodeId) -> bool {
         self.place(id).is_some() && self.get(id).is_none()
+    }
+
+    /// Says whether a node that is at least so far away would find no place: nobody would be displaced by it, and there
+    /// are spares enough that are nearer.
+    pub fn is_hopeless(&self, id: NodeId, at_least: Proximity, nearer_percent: u8) -> bool {
+        let Some((row, column)) = self.place(id) else { return true };
+        let mut entries = self.cell(row, column);
+        let holder = entries.next();
+        holder.is_some_and(|holder| !clearly_nearer(at_least, holder.proximity, nearer_percent))
+            && entries.filter(|spare| spare.proximity <= at_least).count() >= usize::from(self.spares)
     }
 
     /// Removes a node, and only that node. Returns whether it held a cell, and if so the spare that took over.

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 
 use super::*;
+use crate::overlay::pastry::routing_table::Entry;
 use crate::overlay::pastry::{Flank, LeaseRecall, LeaseReply, LeaseRequest};
 
 pub(super) const CLUSTER: ClusterId = ClusterId(*b"kringle-wire-v1.");
@@ -218,16 +219,26 @@ pub(super) fn samples_of(kind: BodyKind) -> Vec<Body> {
             Message::Race(Box::new(Race { versions: MOST_CHANGES, round: u8::MAX, contacts: everybody() })),
         ]),
         BodyKind::StateRequest => {
-            let ends = [(0, Vec::new()), (u32::MAX, everybody())];
+            let ends = [(0, Vec::new()), (u32::MAX, unmeasured(everybody()))];
             let both = parts().into_iter().zip(ends.into_iter().cycle());
-            let make = |(what, (nonce, push))| StateRequest { nonce, what, push };
-            pastry(both.map(|both| Message::StateRequest(Box::new(make(both)))).collect())
+            let proximity = Proximity::UNKNOWN;
+            let make = |(what, (nonce, push))| StateRequest { nonce, what, push, proximity };
+            let near = StateRequest {
+                nonce: 1,
+                what: What::Row(0),
+                push: measured(everybody()),
+                proximity: Proximity(u32::MAX - 1),
+            };
+            let all = both.map(make).chain([near]);
+            pastry(all.map(|request| Message::StateRequest(Box::new(request))).collect())
         }
         BodyKind::StateReply => {
-            let ends = [(u32::MAX, everybody()), (0, Vec::new())];
+            let ends = [(u32::MAX, unmeasured(everybody())), (0, Vec::new())];
             let both = parts().into_iter().zip(ends.into_iter().cycle());
             let make = |(what, (nonce, contacts))| StateReply { nonce, what, contacts };
-            pastry(both.map(|both| Message::StateReply(Box::new(make(both)))).collect())
+            let near = StateReply { nonce: 1, what: What::Row(0), contacts: measured(everybody()) };
+            let all = both.map(make).chain([near]);
+            pastry(all.map(|reply| Message::StateReply(Box::new(reply))).collect())
         }
         BodyKind::Goodbye => {
             pastry(vec![Message::Goodbye(Box::default()), Message::Goodbye(Box::new(everybody()))])
@@ -303,8 +314,8 @@ pub(super) fn contacts_in(body: &Body) -> Vec<Contact> {
             Message::LeafProbe(probe) => probe.leaves.clone(),
             Message::LeafReply(reply) => reply.leaves.clone().unwrap_or_default(),
             Message::Race(race) => race.contacts.clone(),
-            Message::StateRequest(request) => request.push.clone(),
-            Message::StateReply(reply) => reply.contacts.clone(),
+            Message::StateRequest(request) => request.push.iter().map(|entry| entry.contact).collect(),
+            Message::StateReply(reply) => reply.contacts.iter().map(|entry| entry.contact).collect(),
             Message::Goodbye(leaves) => leaves.to_vec(),
             Message::Obituary(dead) => vec![*dead],
             Message::LeaseRequest(request) => request.leaves.clone(),
@@ -313,4 +324,18 @@ pub(super) fn contacts_in(body: &Body) -> Vec<Contact> {
             Message::LeaseReturn { .. } => Vec::new(),
         },
     }
+}
+
+fn unmeasured(contacts: Vec<Contact>) -> Vec<Entry> {
+    contacts.into_iter().map(Entry::unmeasured).collect()
+}
+
+/// Contacts that are near and far, and one nobody has measured.
+fn measured(contacts: Vec<Contact>) -> Vec<Entry> {
+    let distances = [0, 1, u32::MAX - 1, u32::MAX];
+    contacts
+        .into_iter()
+        .zip(distances.into_iter().cycle())
+        .map(|(contact, distance)| Entry { contact, proximity: Proximity(distance) })
+        .collect()
 }
