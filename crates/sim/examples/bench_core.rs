@@ -85,6 +85,7 @@ fn ring(options: &Options) -> World {
         if std::io::stderr().is_terminal() {
             eprint!("\rbuilding  {:>9} of {} nodes   {:.0?} ", world.len(), options.nodes, start.elapsed());
         }
+        true
     });
     world.run_for(Duration::from_secs(60));
     if std::io::stderr().is_terminal() {

@@ -87,6 +87,7 @@ struct Slot {
 /// Names of independent streams of chance within one seed.
 const IDS: u64 = 1 << 40;
 const SEEDS: u64 = 2 << 40;
+const ROUNDS: u64 = 4 << 40;
 
 /// How many events are looked at together before they are handled.
 const WARM: usize = 16;
@@ -637,11 +638,12 @@ impl World {
     }
 
     /// Lets nodes join in waves until there are `count`, each wave an eighth of the ring, through random nodes. Far
-    /// faster than one by one, since a ring that waits has to be kept up all the while. Calls back after each wave.
+    /// faster than one by one, since a ring that waits has to be kept up all the while. Calls back after each wave, and
+    /// stops if told so.
     ///
     /// # Panics
     /// If a wave has not joined within ten simulated minutes.
-    pub fn grow_in_waves(&mut self, count: usize, mut progress: impl FnMut(&World)) {
+    pub fn grow_in_waves(&mut self, count: usize, mut go_on: impl FnMut(&World) -> bool) {
         if self.is_empty() {
             self.grow(1);
         }
@@ -661,7 +663,26 @@ impl World {
             });
             assert!(joined, "a wave of {wave} joins within ten minutes (seed {})", self.seed);
             self.replies.clear();
-            progress(self);
+            if !go_on(self) {
+                return;
+            }
+        }
+    }
+
+    /// Makes a timer of every ready node due within a span, each at its own time. Upkeep that would be spread over
+    /// minutes happens in a round of its own this way.
+    pub fn hasten(&mut self, timer: Timer, within: Duration) {
+        let mut dice = SeededDice::derive(self.seed, ROUNDS ^ self.now.micros());
+        for node in 0..self.slots.len() as u32 {
+            let span = Duration::from_micros(dice.below(within.as_micros() as usize + 1) as u64);
+            let slot = &mut self.slots[node as usize];
+            if slot.node.as_ref().is_none_or(|node| node.status() != Status::Ready) {
+                continue;
+            }
+            let (at, life) = (self.now.after(span), slot.life);
+            slot.timers[timer as usize] = at;
+            slot.due = slot.due.min(at);
+            self.push(at, Either::Small(Alarm::Fires { node, life, timer }));
         }
     }
 
@@ -689,6 +710,11 @@ impl World {
             Ok((body, _)) => self.input(to, Input::Message { from, body }),
             Err(error) => self.tally.note(Note::Refused(error.refusal())),
         }
+    }
+
+    /// Returns how many answers have been given and not taken.
+    pub fn answers(&self) -> usize {
+        self.replies.len()
     }
 
     /// Takes all answers given so far.

@@ -1,6 +1,7 @@
 //! Where scenarios are run: parameters in, a report out, and everything they need in between.
 
 pub mod params;
+pub mod ring;
 
 use std::collections::BTreeMap;
 use std::fmt;

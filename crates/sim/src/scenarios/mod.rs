@@ -1,9 +1,11 @@
 //! The experiments. One file each; see `docs/simulator.md` for how to write one.
 
+mod pastry_hops;
+
 use crate::lab::Scenario;
 
 /// Every scenario there is, in the order of the papers.
-pub const ALL: &[&Scenario] = &[];
+pub const ALL: &[&Scenario] = &[&pastry_hops::PASTRY_HOPS, &pastry_hops::PASTRY_DISTANCE];
 
 /// Returns the scenario with this name.
 pub fn find(name: &str) -> Option<&'static Scenario> {

@@ -1,0 +1,181 @@
+//! What most scenarios do: let a ring grow, keep it up for some rounds, send messages through it and measure them.
+
+use std::time::Duration;
+
+use kringle_core::dice::{Dice, SeededDice};
+use kringle_core::edge::{Command, Reply, Timer};
+use kringle_core::id::Key;
+
+use super::params::{LOSS, NETWORK};
+use super::{Halt, Lab};
+use crate::network::Topology;
+use crate::report::Histogram;
+use crate::world::World;
+
+/// What became of many lookups.
+#[derive(Clone, Debug)]
+pub struct Routes {
+    /// Hops each one took.
+    pub hops: Histogram,
+    /// How far they travelled, all together, in microseconds.
+    pub travelled: f64,
+    /// How far it would have been straight to where they ended.
+    pub direct: f64,
+    /// The sum of each one's own ratio of the two.
+    pub ratios: f64,
+    /// Lookups that were not answered, or with a failure.
+    pub lost: u64,
+    /// Lookups that ended at another node than they should.
+    pub wrong: u64,
+}
+
+impl Routes {
+    /// Returns the distance travelled, relative to going straight: the ratio of the means.
+    pub fn distance(&self) -> f64 {
+        self.travelled / self.direct.max(1.0)
+    }
+
+    /// Returns the mean of each lookup's own ratio.
+    pub fn mean_ratio(&self) -> f64 {
+        self.ratios / self.hops.total().max(1) as f64
+    }
+}
+
+/// Lookups under way at once: enough to keep the queue busy, few enough to stay in memory.
+const BATCH: usize = 20_000;
+/// How long a round of upkeep takes; long enough for its questions to be answered.
+const ROUND: Duration = Duration::from_secs(10);
+
+impl Lab<'_> {
+    /// Makes an empty world with the settings, network and loss of this run.
+    ///
+    /// # Errors
+    /// If the parameters do not go together.
+    pub fn world(&self) -> Result<World, Halt> {
+        self.world_of(self.settings())
+    }
+
+    /// Makes an empty world with the network and loss of this run, and other settings.
+    ///
+    /// # Errors
+    /// If the parameters do not go together.
+    pub fn world_of(&self, settings: kringle_core::config::Settings) -> Result<World, Halt> {
+        let impossible = |problem: String| Halt::Impossible(problem);
+        settings.clone().check().map_err(|problem| impossible(format!("--{problem}")))?;
+        let mut world = World::new(settings, self.seed);
+        world.check = false;
+        if self.params.has(NETWORK) {
+            world.network.topology =
+                Topology::parse(self.params.text(NETWORK), self.seed).map_err(impossible)?;
+        }
+        if self.params.has(LOSS) {
+            world.network.loss_per_million = (self.params.real(LOSS) * 1e4) as u32;
+        }
+        Ok(world)
+    }
+
+    /// Lets nodes join until there are `count`.
+    ///
+    /// # Errors
+    /// [`Halt::Interrupted`].
+    pub fn grow(&mut self, world: &mut World, count: usize) -> Result<(), Halt> {
+        let step = format!("{count} nodes join");
+        self.progress(&step, 0.0)?;
+        let mut outcome = Ok(());
+        world.grow_in_waves(count, |world| {
+            outcome = self.progress(&step, world.len() as f64 / count as f64);
+            outcome.is_ok()
+        });
+        outcome
+    }
+
+    /// Lets every node do its upkeep this many times: it swaps each row with a member of it, and neighbourhood sets with
+    /// a neighbour.
+    ///
+    /// # Errors
+    /// [`Halt::Interrupted`].
+    pub fn rounds(&mut self, world: &mut World, rounds: usize) -> Result<(), Halt> {
+        for round in 0..rounds {
+            self.progress("maintenance rounds", round as f64 / rounds as f64)?;
+            world.hasten(Timer::RowSwap, ROUND);
+            world.hasten(Timer::Neighbourhood, ROUND);
+            world.run_for(ROUND + Duration::from_secs(2));
+        }
+        Ok(())
+    }
+
+    /// Routes messages between random pairs of nodes, each to the other's id.
+    ///
+    /// # Errors
+    /// [`Halt::Interrupted`].
+    pub fn routes(&mut self, world: &mut World, name: &str, count: usize) -> Result<Routes, Halt> {
+        let ready: Vec<u32> = world.ready().map(|(node, _)| node).collect();
+        let mut dice = SeededDice::derive(self.seed, PAIRS);
+        let mut pairs = || {
+            let from = dice.below(ready.len());
+            let to = (from + 1 + dice.below(ready.len() - 1)) % ready.len();
+            (ready[from], ready[to])
+        };
+        self.lookups(world, name, count, |world| {
+            let (from, to) = pairs();
+            (from, world.contact(to).id, to)
+        })
+    }
+
+    /// Sends lookups one after the other: `next` says from which node, for which key, and which node should answer.
+    ///
+    /// # Errors
+    /// [`Halt::Interrupted`].
+    pub fn lookups(
+        &mut self,
+        world: &mut World,
+        name: &str,
+        count: usize,
+        mut next: impl FnMut(&World) -> (u32, Key, u32),
+    ) -> Result<Routes, Halt> {
+        let (travelled, direct, ratios) = (0.0, 0.0, 0.0);
+        let mut routes = Routes { hops: Histogram::new(name), travelled, direct, ratios, lost: 0, wrong: 0 };
+        let mut done = 0;
+        while done < count {
+            self.progress("lookups", done as f64 / count as f64)?;
+            world.take_replies();
+            let batch = BATCH.min(count - done);
+            let deadline = Duration::from_secs(60);
+            let mut open = Vec::with_capacity(batch);
+            for _ in 0..batch {
+                let (from, key, to) = next(world);
+                let request = world.command(from, Command::Lookup { key, trace: true, deadline });
+                open.push((request, from, to));
+            }
+            world.run_until(deadline, |world| world.answers() >= batch);
+            let mut replies = world.take_replies();
+            replies.sort_by_key(|answered| answered.request.0);
+            let mut replies = replies.into_iter().peekable();
+            for (request, from, to) in open {
+                while replies.next_if(|answered| answered.request.0 < request.0).is_some() {}
+                match replies.next_if(|answered| answered.request == request).map(|answered| answered.reply) {
+                    Some(Ok(Reply::Found { root, hops, path, .. })) => {
+                        routes.wrong += u64::from(root.addr.0 != to);
+                        routes.hops.add(hops.into());
+                        let nodes: Vec<u32> = path.iter().map(|hop| hop.node.addr.0).collect();
+                        let leg = |pair: &[u32]| world.network.direct(pair[0], pair[1]).as_micros() as f64;
+                        let travelled: f64 = nodes.windows(2).map(leg).sum();
+                        let direct = leg(&[from, root.addr.0]);
+                        routes.travelled += travelled;
+                        if from != root.addr.0 {
+                            routes.direct += direct;
+                            routes.ratios += travelled / direct.max(1.0);
+                        }
+                    }
+                    _ => routes.lost += 1,
+                }
+            }
+            done += batch;
+        }
+        self.progress("lookups", 1.0)?;
+        Ok(routes)
+    }
+}
+
+/// Keeps the choice of pairs apart from other things drawn from the same seed.
+const PAIRS: u64 = 5 << 40;

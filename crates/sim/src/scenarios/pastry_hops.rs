@@ -1,0 +1,225 @@
+//! E1, E2 and E3 of the Pastry paper: how many hops a message takes, and how far it travels.
+
+use crate::lab::params::{BASE, LEAF_SET, LOOKUPS, NEIGHBOURHOOD, NETWORK, NODES, OWNERSHIP, ROUNDS, SPARES};
+use crate::lab::ring::Routes;
+use crate::lab::{Halt, Lab, Scenario};
+use crate::report::{Axis, Figure, Plot, Role, Series, Shape, Table, Want};
+use crate::world::World;
+
+/// See the module.
+pub(super) const PASTRY_HOPS: Scenario = Scenario {
+    name: "pastry-hops",
+    about: "hops per message against the size of the ring, and their distribution",
+    anchor: "Pastry (Middleware 2001), experiments E1 and E2: 1,000 to 100,000 nodes, b=4, L=16, M=32, 200,000 \
+             messages between random pairs",
+    params: &[
+        (NODES, "100000"),
+        (LOOKUPS, "200000"),
+        (ROUNDS, "8"),
+        (BASE, "4"),
+        (LEAF_SET, "16"),
+        (NEIGHBOURHOOD, "32"),
+        (SPARES, "0"),
+        (NETWORK, "plane"),
+        (OWNERSHIP, "hint"),
+    ],
+    run: |lab| sizes(lab, Focus::Hops),
+};
+
+/// E3: the same runs, seen from how far messages travel.
+pub(super) const PASTRY_DISTANCE: Scenario = Scenario {
+    name: "pastry-distance",
+    about: "distance messages travel against the distance a complete routing table would take",
+    anchor: "Pastry (Middleware 2001), experiment E3: the set-up of E1; sum of the hops' distances over the distance \
+             between the ends",
+    params: PASTRY_HOPS.params,
+    run: |lab| sizes(lab, Focus::Distance),
+};
+
+#[derive(Clone, Copy, PartialEq)]
+enum Focus {
+    Hops,
+    Distance,
+}
+
+/// The paper's bars for 100,000 nodes: which part of the messages takes so many hops.
+const PAPER_BARS: [(u64, f64); 6] =
+    [(1, 0.0006), (2, 0.0156), (3, 0.1643), (4, 0.6449), (5, 0.1745), (6, 0.0)];
+
+fn sizes(lab: &mut Lab<'_>, focus: Focus) -> Result<(), Halt> {
+    let most = lab.count(NODES);
+    let mut sizes: Vec<usize> = [1_000, 10_000, 100_000].into_iter().filter(|size| *size < most).collect();
+    sizes.push(most);
+    let columns: &[&str] = match focus {
+        Focus::Hops => &["nodes", "mean hops", "p50", "p99", "max", "log N", "entries", "lost", "wrong"],
+        Focus::Distance => &["nodes", "distance", "mean of ratios", "mean hops", "entries", "lost", "wrong"],
+    };
+    let title = match focus {
+        Focus::Hops => "Hops by size of the ring",
+        Focus::Distance => "Distance relative to a complete routing table",
+    };
+    lab.report.tables.push(Table {
+        title: title.to_owned(),
+        columns: columns.iter().map(|column| (*column).to_owned()).collect(),
+        rows: Vec::new(),
+    });
+    lab.report.plots.push(curve(focus));
+    for nodes in sizes {
+        let mut world = lab.world()?;
+        lab.grow(&mut world, nodes)?;
+        let rounds = lab.count(ROUNDS);
+        lab.rounds(&mut world, rounds)?;
+        let name = format!("hops of messages among {nodes} nodes");
+        let lookups = lab.count(LOOKUPS);
+        let routes = lab.routes(&mut world, &name, lookups)?;
+        lab.keep(&format!("{nodes} nodes"), &world);
+        tell(lab, focus, &world, &routes, nodes == most);
+    }
+    Ok(())
+}
+
+/// Holders in the routing table and leaves, on average: what a node knows.
+fn entries(world: &World) -> f64 {
+    let known = |node: &kringle_core::node::Node| {
+        let router = node.overlay().as_pastry().map(|pastry| pastry.router());
+        router.map_or(0, |router| {
+            let leaves = router.leaf_set();
+            let cells = router.table().holders().filter(|entry| leaves.get(entry.contact.id).is_none());
+            leaves.members().len() + cells.count()
+        })
+    };
+    let (sum, count) = world.ready().fold((0, 0), |(sum, count), (_, node)| (sum + known(node), count + 1));
+    sum as f64 / f64::from(count.max(1))
+}
+
+fn tell(lab: &mut Lab<'_>, focus: Focus, world: &World, routes: &Routes, last: bool) {
+    let nodes = world.len();
+    let base = lab.count(BASE);
+    let levels = (nodes as f64).log2() / base as f64;
+    let (mean, distance) = (routes.hops.mean(), routes.distance());
+    let entries = entries(world);
+    let lost = [routes.lost.to_string(), routes.wrong.to_string()];
+    let mut row = vec![nodes.to_string()];
+    match focus {
+        Focus::Hops => {
+            let quantile = |part| routes.hops.quantile(part).to_string();
+            row.extend([format!("{mean:.3}"), quantile(0.5), quantile(0.99), quantile(1.0)]);
+            row.extend([format!("{levels:.2}"), format!("{entries:.1}")]);
+        }
+        Focus::Distance => {
+            row.extend([format!("{distance:.3}"), format!("{:.3}", routes.mean_ratio())]);
+            row.extend([format!("{mean:.3}"), format!("{entries:.1}")]);
+        }
+    }
+    row.extend(lost);
+    if let Some(table) = lab.report.tables.last_mut() {
+        table.rows.push(row);
+    }
+    if let Some(plot) = lab.report.plots.first_mut() {
+        plot.series[0].points.push((nodes as f64, if focus == Focus::Hops { mean } else { distance }));
+        if focus == Focus::Hops {
+            plot.series[1].points.push((nodes as f64, levels));
+        }
+    }
+    lab.report.counts.push(routes.hops.clone());
+    if last {
+        conclude(lab, focus, nodes, routes, entries);
+    }
+}
+
+/// The figures of the largest ring.
+fn conclude(lab: &mut Lab<'_>, focus: Focus, nodes: usize, routes: &Routes, entries: f64) {
+    let (b, leaf_set) = (lab.count(BASE), lab.count(LEAF_SET));
+    let known = limits(nodes, b, leaf_set);
+    // The bars are the paper's only in the paper's own set-up.
+    let paper = nodes == 100_000 && b == 4 && leaf_set == 16 && lab.params.text(NETWORK).starts_with("plane");
+    let figure = |name: &str, ours: f64, limit: Option<f64>| {
+        let figure = Figure::new(name, ours, 3, "");
+        limit.map_or(figure.clone(), |limit| figure.limit(limit))
+    };
+    let mut hops = figure("mean hops", routes.hops.mean(), known.map(|(hops, _)| hops));
+    hops.unit = "hops".to_owned();
+    let mut distance = figure("relative distance", routes.distance(), known.map(|(_, distance)| distance));
+    if paper {
+        hops = hops.paper(3.98).want(Want::Between(3.96, 4.0));
+        distance = distance.paper(1.36).want(Want::Between(1.3, 1.4));
+    }
+    lab.report.remarks.push(format!("mean {:.2} hops", routes.hops.mean()));
+    lab.report.figures.push(hops);
+    lab.report.figures.push(distance);
+    if focus == Focus::Hops {
+        let most = routes.hops.quantile(1.0).max(6);
+        let mut series =
+            vec![Series { name: "Kringle".to_owned(), role: Role::Ours, points: routes.hops.bars(1..=most) }];
+        if paper {
+            let points = PAPER_BARS.iter().map(|(hops, share)| (*hops as f64, *share)).collect();
+            series.push(Series { name: "Pastry 2001".to_owned(), role: Role::Paper, points });
+            for (hops, share) in PAPER_BARS {
+                let bar = Figure::new(format!("share of {hops} hops"), routes.hops.share(hops), 4, "");
+                let want = Want::Between((share - 0.005).max(0.0), share + 0.005);
+                lab.report.figures.push(bar.paper(share).want(want));
+            }
+        }
+        lab.report.plots.push(Plot {
+            name: "distribution".to_owned(),
+            title: format!("Hops per message, {nodes} nodes, b={b}, L={leaf_set}"),
+            shape: Shape::Bars,
+            x: Axis { label: "hops".to_owned(), log: false },
+            y: Axis { label: "share of messages".to_owned(), log: false },
+            series,
+        });
+    }
+    lab.report.figures.push(Figure::new("entries per node", entries, 1, ""));
+    let count = |name: &str, count: u64| Figure::new(name, count as f64, 0, "").want(Want::AtMost(0.0));
+    lab.report.figures.push(count("messages lost", routes.lost));
+    lab.report.figures.push(count("messages to the wrong node", routes.wrong));
+}
+
+fn curve(focus: Focus) -> Plot {
+    let series = |name: &str, role, points: &[(f64, f64)]| Series {
+        name: name.to_owned(),
+        role,
+        points: points.to_vec(),
+    };
+    let (name, title, label, series) = match focus {
+        Focus::Hops => (
+            "hops",
+            "Hops per message against the size of the ring",
+            "mean hops",
+            vec![series("Kringle", Role::Ours, &[]), series("log N", Role::Limit, &[])],
+        ),
+        Focus::Distance => (
+            "distance",
+            "Distance relative to a complete routing table",
+            "distance travelled / direct distance",
+            vec![
+                series("Kringle", Role::Ours, &[]),
+                // Read off the paper's figure: 1.3 to 1.4 for all sizes.
+                series("Pastry 2001, upper end", Role::Paper, &[(1e3, 1.4), (1e5, 1.4)]),
+                series("Pastry 2001, lower end", Role::Paper, &[(1e3, 1.3), (1e5, 1.3)]),
+            ],
+        ),
+    };
+    Plot {
+        name: name.to_owned(),
+        title: title.to_owned(),
+        shape: Shape::Lines,
+        x: Axis { label: "nodes".to_owned(), log: true },
+        y: Axis { label: label.to_owned(), log: false },
+        series,
+    }
+}
+
+/// Hops and distance on the plane with perfect tables, where a static model has computed them.
+fn limits(nodes: usize, b: usize, leaf_set: usize) -> Option<(f64, f64)> {
+    let computed = [
+        ((1_000, 4, 16), (2.48, 1.33)),
+        ((10_000, 4, 16), (3.23, 1.34)),
+        ((100_000, 4, 16), (3.97, 1.33)),
+        ((1_000_000, 4, 16), (4.74, 1.32)),
+        ((100_000, 4, 256), (3.29, 1.14)),
+        ((100_000, 8, 256), (2.21, 1.15)),
+        ((1_000_000, 8, 64), (2.92, 1.22)),
+    ];
+    computed.iter().find(|(set_up, _)| *set_up == (nodes, b, leaf_set)).map(|(_, limits)| *limits)
+}
