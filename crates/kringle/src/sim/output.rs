@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use kringle_sim::lab::Scenario;
 use kringle_sim::report::Report;
 
-use super::{execute, flags, memory};
+use super::{flags, memory};
 use crate::failure::Failure;
 
 /// Returns what is said before a run: the seed first, for nothing can be repeated without it.

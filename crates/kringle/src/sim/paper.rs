@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 
 use clap::Args;
 use kringle_sim::lab::params::{LOOKUPS, NODES, Params, count};
@@ -81,7 +82,15 @@ pub(super) fn paper(bench: &mut Bench<'_>, args: &PaperArgs, papers: &[Paper]) -
     let mut reports: Vec<Report> = Vec::new();
     // The first trouble is told at the end; what can still be run is run.
     let mut trouble: Option<Failure> = None;
+    let cut = |at: usize, scenario: &Scenario| {
+        let what = format!("interrupted in {}, {} of {}", scenario.name, at + 1, runs.len());
+        Failure::interrupted(what, "What is done until then is kept; run it again for all.")
+    };
     for (at, (scenario, all)) in runs.iter().enumerate() {
+        if bench.stop.load(Ordering::Relaxed) {
+            trouble = Some(cut(at, scenario));
+            break;
+        }
         bench.say(&format!("\n{} of {}\n{}", at + 1, runs.len(), output::head(scenario, args.seed, all)))?;
         let mut progress = bench.progress();
         let ended = execute(scenario, all, args.seed, &mut progress);
@@ -101,11 +110,7 @@ pub(super) fn paper(bench: &mut Bench<'_>, args: &PaperArgs, papers: &[Paper]) -
         bench.say(&text)?;
         match halt {
             Some(Halt::Interrupted) => {
-                let what = format!("interrupted in {}, {} of {}", scenario.name, at + 1, runs.len());
-                trouble = Some(Failure::interrupted(
-                    what,
-                    "What is done until then is kept; run it again for all.",
-                ));
+                trouble = Some(cut(at, scenario));
                 break;
             }
             Some(halt) => {
