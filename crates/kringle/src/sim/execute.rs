@@ -11,7 +11,8 @@ use super::{code, flags, memory};
 /// Begins the remark of a run that was cut short; a replay cannot repeat that.
 const CUT: &str = "interrupted";
 
-/// Runs a scenario and completes its report: where it came from, how it ended, what it cost.
+/// Runs a scenario and completes its report: where it came from, how it ended, what it cost. The memory is that of the
+/// process since [`memory::forget_peak`].
 ///
 /// # Errors
 /// If the parameters are impossible.
@@ -21,7 +22,6 @@ pub(super) fn execute(
     seed: u64,
     watch: &mut dyn Watch,
 ) -> Result<(Report, Option<Halt>), String> {
-    memory::forget_peak();
     let began = Instant::now();
     let (mut report, halt) = scenario.run(given, seed, watch)?;
     let seconds = began.elapsed().as_secs_f64();

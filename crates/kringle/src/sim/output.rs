@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use kringle_sim::lab::Scenario;
 use kringle_sim::report::Report;
 
+use super::execute::was_cut;
 use super::{flags, memory};
 use crate::failure::Failure;
 
@@ -58,10 +59,12 @@ pub(super) fn peak(bytes: u64) -> String {
     if bytes == 0 { String::new() } else { format!(", {} peak", memory::bytes(bytes)) }
 }
 
-/// Says whether there is anything in a report that is worth a file.
-pub(super) fn is_empty(report: &Report) -> bool {
+/// Says whether a report is worth a file: not if it was cut short before there was anything in it.
+pub(super) fn is_worth_keeping(report: &Report) -> bool {
     let Report { figures, counts, tables, plots, worlds, .. } = report;
-    figures.is_empty() && counts.is_empty() && tables.is_empty() && plots.is_empty() && worlds.is_empty()
+    let is_empty =
+        figures.is_empty() && counts.is_empty() && tables.is_empty() && plots.is_empty() && worlds.is_empty();
+    !(is_empty && was_cut(report))
 }
 
 /// Returns the line that says what was written.

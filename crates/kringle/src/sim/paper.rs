@@ -92,6 +92,7 @@ pub(super) fn paper(bench: &mut Bench<'_>, args: &PaperArgs, papers: &[Paper]) -
             break;
         }
         bench.say(&format!("\n{} of {}\n{}", at + 1, runs.len(), output::head(scenario, args.seed, all)))?;
+        memory::forget_peak();
         let mut progress = bench.progress();
         let ended = execute(scenario, all, args.seed, &mut progress);
         progress.finish();
@@ -103,8 +104,10 @@ pub(super) fn paper(bench: &mut Bench<'_>, args: &PaperArgs, papers: &[Paper]) -
             }
         };
         let mut text = output::tail(&report);
-        if !output::is_empty(&report) {
-            text += &run::keep(&report, &args.out, scenario.name)?.0;
+        let mut again = report.command.clone();
+        if output::is_worth_keeping(&report) {
+            let (wrote, replay) = run::keep(&report, &args.out, scenario.name)?;
+            (text, again) = (text + &wrote, replay);
             reports.push(report);
         }
         bench.say(&text)?;
@@ -115,8 +118,7 @@ pub(super) fn paper(bench: &mut Bench<'_>, args: &PaperArgs, papers: &[Paper]) -
             }
             Some(halt) => {
                 let what = format!("{}: broken: {halt}", scenario.name);
-                let remedy =
-                    format!("See it again: kringle sim replay {}/{}.json", args.out.display(), scenario.name);
+                let remedy = format!("See it again: {again}");
                 trouble.get_or_insert(Failure::failed(what, remedy));
             }
             None => {}

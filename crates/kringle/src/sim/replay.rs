@@ -42,6 +42,7 @@ pub(super) fn replay(bench: &mut Bench<'_>, args: &ReplayArgs) -> Answer {
     if recorded.code != here {
         bench.say(&format!("code      {here}; the report is from {}\n", recorded.code))?;
     }
+    memory::forget_peak();
     let mut progress = bench.progress();
     let ended = execute(scenario, &recorded.parameters, recorded.seed, &mut progress);
     progress.finish();

@@ -40,6 +40,7 @@ pub(super) fn run(bench: &mut Bench<'_>, args: &RunArgs) -> Answer {
         memory::check(memory::estimate(&all), bench.free, "fewer --nodes")?;
     }
     bench.say(&output::head(scenario, args.seed, &all))?;
+    memory::forget_peak();
     let mut progress = bench.progress();
     let ended = execute(scenario, &args.given.0, args.seed, &mut progress);
     progress.finish();
@@ -48,7 +49,7 @@ pub(super) fn run(bench: &mut Bench<'_>, args: &RunArgs) -> Answer {
     let mut text = output::tail(&report);
     let mut again = report.command.clone();
     let mut ending = Ending::Good;
-    if let Some(dir) = args.out.as_ref().filter(|_| !output::is_empty(&report)) {
+    if let Some(dir) = args.out.as_ref().filter(|_| output::is_worth_keeping(&report)) {
         match keep(&report, dir, &format!("{}-{}", report.scenario, report.seed)) {
             Ok((wrote, replay)) => {
                 text += &wrote;
@@ -56,6 +57,8 @@ pub(super) fn run(bench: &mut Bench<'_>, args: &RunArgs) -> Answer {
                     again = replay;
                 }
             }
+            // There may be worse to tell at the end.
+            Err(failure) if halt.is_some() => text += &format!("{failure}\n"),
             Err(failure) => ending = Ending::Failed(failure),
         }
     }
@@ -80,10 +83,10 @@ pub(super) fn keep(report: &Report, dir: &Path, stem: &str) -> Result<(String, S
 /// What is said of a run that did not come to its end.
 fn early(halt: &Halt, again: &str) -> Failure {
     match halt {
-        Halt::Interrupted => Failure::interrupted(
-            "interrupted; what was measured until then is kept",
-            format!("Run it to its end: {again}"),
-        ),
+        Halt::Interrupted => {
+            let what = "interrupted; above is what was measured until then";
+            Failure::interrupted(what, format!("Run it to its end: {again}"))
+        }
         Halt::Broken(why) => Failure::failed(format!("broken: {why}"), format!("See it again: {again}")),
         Halt::Impossible(why) => Failure::usage(why.clone(), format!("It was: {again}")),
     }
