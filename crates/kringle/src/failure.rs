@@ -11,10 +11,37 @@ pub(crate) struct Failure {
     code: u8,
 }
 
+/// How a command ended that had an answer.
+#[derive(Debug)]
+pub(crate) enum Ending {
+    /// All is well.
+    Good,
+    /// The answer says what is wrong: exit code 1.
+    Bad,
+    /// There is an answer, and something went wrong all the same.
+    Failed(Failure),
+}
+
+impl From<bool> for Ending {
+    fn from(good: bool) -> Ending {
+        if good { Ending::Good } else { Ending::Bad }
+    }
+}
+
 impl Failure {
     /// Wrong usage or input: exit code 2.
     pub(crate) fn usage(what: impl Into<String>, remedy: impl Into<String>) -> Failure {
         Failure { what: what.into(), remedy: remedy.into(), code: 2 }
+    }
+
+    /// It was asked rightly and went wrong: exit code 1.
+    pub(crate) fn failed(what: impl Into<String>, remedy: impl Into<String>) -> Failure {
+        Failure { what: what.into(), remedy: remedy.into(), code: 1 }
+    }
+
+    /// Ctrl-C has ended it: exit code 130.
+    pub(crate) fn interrupted(what: impl Into<String>, remedy: impl Into<String>) -> Failure {
+        Failure { what: what.into(), remedy: remedy.into(), code: 130 }
     }
 
     /// The answer could not be written: exit code 1.

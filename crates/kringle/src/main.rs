@@ -1,12 +1,13 @@
 //! The `kringle` command line: what can be asked, and how it ends.
 //!
 //! Data goes to standard output, everything else to standard error. Exit codes: 0 done, 1 failed, 2 wrong usage or
-//! input.
+//! input, 130 interrupted.
 
 mod canned;
 mod failure;
 mod notation;
 mod route;
+mod sim;
 mod table;
 mod teaching;
 mod verify;
@@ -19,7 +20,7 @@ use clap::{Args, Parser, Subcommand};
 use kringle_core::id::Id;
 use serde_json::json;
 
-use crate::failure::Failure;
+use crate::failure::{Ending, Failure};
 use crate::notation::Notation;
 use crate::teaching::{Sizes, Teaching};
 
@@ -76,6 +77,23 @@ Examples:
   kringle verify pastry --gate
       leave every rule out in turn; needs a build with --features mutants";
 
+const SIM_EXAMPLES: &str = "\
+Examples:
+  kringle sim list
+      what can be run
+
+  kringle sim run pastry-hops --nodes 1e4 --seed 7 --out run7
+      one experiment: numbers, pictures and what it takes to repeat it
+
+  kringle sim sweep pastry-hops --vary leaf-set=16,32 --seeds 1..10 --out sweep
+      many: mean and 95 % interval over seeds
+
+  kringle sim replay run7/pastry-hops-7.json
+      the same again; exit code 1 if anything comes out differently
+
+  kringle sim paper pastry --out pastry
+      every experiment of a paper on one page";
+
 /// Kringle: a self-organising distributed hash table.
 #[derive(Debug, Parser)]
 #[command(name = "kringle", version, max_term_width = 100, after_help = EXAMPLES)]
@@ -98,6 +116,9 @@ enum Command {
     /// Check a protocol: few nodes, every order of what can happen
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(verify::VerifyArgs),
+    /// Run experiments with many simulated nodes, and repeat the papers'
+    #[command(after_help = SIM_EXAMPLES)]
+    Sim(sim::SimArgs),
     /// Print the version
     Version,
 }
@@ -150,19 +171,24 @@ fn leaf_set_size(text: &str) -> Result<u16, String> {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let done = |text: String| (text, true);
+    let done = |text: String| (text, Ending::Good);
     let answer = match cli.command {
         Command::Table(args) => table_command(args, cli.json).map(done),
         Command::Route(args) => route_command(args, cli.json).map(done),
-        Command::Verify(args) => verify::run(&args, cli.json).map(|verdict| (verdict.text, verdict.good)),
+        Command::Verify(args) => {
+            verify::run(&args, cli.json).map(|verdict| (verdict.text, verdict.good.into()))
+        }
+        Command::Sim(args) => sim::run(&args, cli.json),
         Command::Version => Ok(done(version(cli.json))),
     };
-    let printed = answer.and_then(|(text, good)| print(&text).map(|()| good));
-    match printed {
-        Ok(true) => ExitCode::SUCCESS,
-        // The answer says what is wrong.
-        Ok(false) => ExitCode::FAILURE,
-        Err(failure) => {
+    let ending = match answer.and_then(|(text, ending)| print(&text).map(|()| ending)) {
+        Ok(ending) => ending,
+        Err(failure) => Ending::Failed(failure),
+    };
+    match ending {
+        Ending::Good => ExitCode::SUCCESS,
+        Ending::Bad => ExitCode::FAILURE,
+        Ending::Failed(failure) => {
             // Nobody is left to tell if this fails too; the exit code still says it.
             let _ = writeln!(io::stderr(), "{failure}");
             failure.exit_code()
@@ -182,7 +208,8 @@ fn print(text: &str) -> Result<(), Failure> {
 fn version(json: bool) -> String {
     let version = env!("CARGO_PKG_VERSION");
     if json {
-        document(&json!({ "schema": "kringle.version/1", "version": version }))
+        let commit = env!("KRINGLE_COMMIT");
+        document(&json!({ "schema": "kringle.version/1", "version": version, "commit": commit }))
     } else {
         format!("kringle {version}\n")
     }

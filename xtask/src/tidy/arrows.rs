@@ -11,7 +11,7 @@ const ALLOWED: [(&str, &[&str]); 4] = [
     ("kringle-core", &[]),
     ("kringle-sim", &["kringle-core"]),
     ("kringle-check", &["kringle-core", "kringle-sim"]),
-    ("kringle", &["kringle-core", "kringle-check", "kringle-runtime", "kringle-front"]),
+    ("kringle", &["kringle-core", "kringle-sim", "kringle-check", "kringle-runtime", "kringle-front"]),
 ];
 
 /// The package that has no dependencies at all.

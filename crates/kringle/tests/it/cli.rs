@@ -34,12 +34,14 @@ fn the_version_is_told_in_every_way() {
     let json = kringle(&["version", "--json"]).json();
     assert_eq!(json["schema"], "kringle.version/1");
     assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
+    let commit = json["commit"].as_str().expect("the commit is text");
+    assert!(commit == "unknown" || commit.chars().all(|c| c.is_ascii_hexdigit()), "{commit}");
 }
 
 #[test]
 fn help_shows_examples_and_only_what_exists() {
     let help = kringle(&["--help"]).succeeded();
-    for command in ["table", "route", "verify", "version"] {
+    for command in ["table", "route", "verify", "sim", "version"] {
         assert!(help.contains(&format!("\n  {command} ")), "{help}");
     }
     assert!(kringle(&["table", "--help"]).succeeded().contains("kringle table --example lecture"));

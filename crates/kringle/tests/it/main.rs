@@ -3,6 +3,7 @@
 mod brute_force;
 mod cli;
 mod route;
+mod sim;
 mod table;
 mod verify;
 
