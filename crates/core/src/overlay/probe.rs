@@ -103,6 +103,9 @@ struct Relay {
 /// Relayed pings open at once. They are rare and short; more would be somebody's mistake or mischief.
 const RELAYS_MAX: usize = 32;
 
+/// Room for so many probes is kept. A join opens a hundred at once, and never again so many.
+const PROBES_KEPT: usize = 16;
+
 /// A peer has answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answered {
@@ -203,6 +206,9 @@ impl Prober {
             // Stay open for the answer to the ping, which is still to come and means nothing any more.
         } else if probe.why == Why::NOTHING {
             self.probes.swap_remove(at);
+            if self.probes.capacity() > PROBES_KEPT {
+                self.shrink();
+            }
         } else {
             probe.pinged = false;
         }
