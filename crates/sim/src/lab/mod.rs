@@ -2,6 +2,7 @@
 
 pub mod params;
 pub mod ring;
+pub mod traffic;
 
 use std::collections::BTreeMap;
 use std::fmt;

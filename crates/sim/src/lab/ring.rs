@@ -5,10 +5,11 @@ use std::time::Duration;
 use kringle_core::dice::{Dice, SeededDice};
 use kringle_core::edge::{Command, Reply, Timer};
 use kringle_core::id::Key;
+use kringle_core::overlay::pastry::router::Router;
 
 use super::params::{LOSS, NETWORK};
 use super::{Halt, Lab};
-use crate::network::Topology;
+use crate::network::{Network, Topology};
 use crate::report::Histogram;
 use crate::world::World;
 
@@ -30,6 +31,27 @@ pub struct Routes {
 }
 
 impl Routes {
+    /// Nothing routed yet; `name` is what the hops are called in a report.
+    pub fn new(name: &str) -> Routes {
+        let (travelled, direct, ratios) = (0.0, 0.0, 0.0);
+        Routes { hops: Histogram::new(name), travelled, direct, ratios, lost: 0, wrong: 0 }
+    }
+
+    /// Adds a route that took so many hops through these nodes.
+    pub fn add(&mut self, hops: u64, path: &[u32], network: &Network) {
+        let leg = |pair: &[u32]| network.direct(pair[0], pair[1]).as_micros() as f64;
+        self.hops.add(hops);
+        let travelled: f64 = path.windows(2).map(leg).sum();
+        self.travelled += travelled;
+        if let (Some(from), Some(to)) = (path.first(), path.last())
+            && from != to
+        {
+            let direct = leg(&[*from, *to]);
+            self.direct += direct;
+            self.ratios += travelled / direct.max(1.0);
+        }
+    }
+
     /// Returns the distance travelled, relative to going straight: the ratio of the means.
     pub fn distance(&self) -> f64 {
         self.travelled / self.direct.max(1.0)
@@ -40,6 +62,9 @@ impl Routes {
         self.ratios / self.hops.total().max(1) as f64
     }
 }
+
+/// One lookup: from which node, for which key, and which node should answer.
+pub type Lookup = (u32, Key, u32);
 
 /// Lookups under way at once: enough to keep the queue busy, few enough to stay in memory.
 const BATCH: usize = 20_000;
@@ -122,7 +147,7 @@ impl Lab<'_> {
         })
     }
 
-    /// Sends lookups one after the other: `next` says from which node, for which key, and which node should answer.
+    /// Sends lookups, many at a time: `next` says from which node, for which key, and which node should answer.
     ///
     /// # Errors
     /// [`Halt::Interrupted`].
@@ -131,41 +156,48 @@ impl Lab<'_> {
         world: &mut World,
         name: &str,
         count: usize,
-        mut next: impl FnMut(&World) -> (u32, Key, u32),
+        next: impl FnMut(&World) -> Lookup,
     ) -> Result<Routes, Halt> {
-        let (travelled, direct, ratios) = (0.0, 0.0, 0.0);
-        let mut routes = Routes { hops: Histogram::new(name), travelled, direct, ratios, lost: 0, wrong: 0 };
+        self.traced(world, name, (count, BATCH), next, |_, _, _| {})
+    }
+
+    /// Sends so many lookups, so many at a time, and shows each one that was answered with the nodes it visited.
+    ///
+    /// # Errors
+    /// [`Halt::Interrupted`].
+    pub fn traced(
+        &mut self,
+        world: &mut World,
+        name: &str,
+        (count, at_once): (usize, usize),
+        mut next: impl FnMut(&World) -> Lookup,
+        mut show: impl FnMut(&World, Lookup, &[u32]),
+    ) -> Result<Routes, Halt> {
+        let mut routes = Routes::new(name);
         let mut done = 0;
         while done < count {
             self.progress("lookups", done as f64 / count as f64)?;
             world.take_replies();
-            let batch = BATCH.min(count - done);
+            let batch = at_once.clamp(1, count - done);
             let deadline = Duration::from_secs(60);
             let mut open = Vec::with_capacity(batch);
             for _ in 0..batch {
-                let (from, key, to) = next(world);
-                let request = world.command(from, Command::Lookup { key, trace: true, deadline });
-                open.push((request, from, to));
+                let lookup = next(world);
+                let command = Command::Lookup { key: lookup.1, trace: true, deadline };
+                open.push((world.command(lookup.0, command), lookup));
             }
             world.run_until(deadline, |world| world.answers() >= batch);
             let mut replies = world.take_replies();
             replies.sort_by_key(|answered| answered.request.0);
             let mut replies = replies.into_iter().peekable();
-            for (request, from, to) in open {
+            for (request, lookup) in open {
                 while replies.next_if(|answered| answered.request.0 < request.0).is_some() {}
                 match replies.next_if(|answered| answered.request == request).map(|answered| answered.reply) {
                     Some(Ok(Reply::Found { root, hops, path, .. })) => {
-                        routes.wrong += u64::from(root.addr.0 != to);
-                        routes.hops.add(hops.into());
-                        let nodes: Vec<u32> = path.iter().map(|hop| hop.node.addr.0).collect();
-                        let leg = |pair: &[u32]| world.network.direct(pair[0], pair[1]).as_micros() as f64;
-                        let travelled: f64 = nodes.windows(2).map(leg).sum();
-                        let direct = leg(&[from, root.addr.0]);
-                        routes.travelled += travelled;
-                        if from != root.addr.0 {
-                            routes.direct += direct;
-                            routes.ratios += travelled / direct.max(1.0);
-                        }
+                        let path: Vec<u32> = path.iter().map(|hop| hop.node.addr.0).collect();
+                        routes.wrong += u64::from(root.addr.0 != lookup.2);
+                        routes.add(hops.into(), &path, &world.network);
+                        show(world, lookup, &path);
                     }
                     _ => routes.lost += 1,
                 }
@@ -175,6 +207,23 @@ impl Lab<'_> {
         self.progress("lookups", 1.0)?;
         Ok(routes)
     }
+}
+
+/// Returns how many nodes a node knows, on average: leaves, and holders of cells that are no leaves.
+pub fn entries(world: &World) -> f64 {
+    let known = |router: &Router| {
+        let leaves = router.leaf_set();
+        let cells = router.table().holders().filter(|entry| leaves.get(entry.contact.id).is_none());
+        leaves.members().len() + cells.count()
+    };
+    let (sum, count) =
+        routers(world).fold((0, 0), |(sum, count), (_, router)| (sum + known(router), count + 1));
+    sum as f64 / f64::from(count.max(1))
+}
+
+/// Returns what every ready node routes by.
+pub fn routers(world: &World) -> impl Iterator<Item = (u32, &Router)> {
+    world.ready().filter_map(|(at, node)| Some((at, node.overlay().as_pastry()?.router())))
 }
 
 /// Keeps the choice of pairs apart from other things drawn from the same seed.

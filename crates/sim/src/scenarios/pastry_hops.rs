@@ -1,7 +1,7 @@
 //! E1, E2 and E3 of the Pastry paper: how many hops a message takes, and how far it travels.
 
 use crate::lab::params::{BASE, LEAF_SET, LOOKUPS, NEIGHBOURHOOD, NETWORK, NODES, OWNERSHIP, ROUNDS, SPARES};
-use crate::lab::ring::Routes;
+use crate::lab::ring::{Routes, entries};
 use crate::lab::{Halt, Lab, Scenario};
 use crate::report::{Axis, Figure, Plot, Role, Series, Shape, Table, Want};
 use crate::world::World;
@@ -76,20 +76,6 @@ fn sizes(lab: &mut Lab<'_>, focus: Focus) -> Result<(), Halt> {
         tell(lab, focus, &world, &routes, nodes == most);
     }
     Ok(())
-}
-
-/// Holders in the routing table and leaves, on average: what a node knows.
-fn entries(world: &World) -> f64 {
-    let known = |node: &kringle_core::node::Node| {
-        let router = node.overlay().as_pastry().map(|pastry| pastry.router());
-        router.map_or(0, |router| {
-            let leaves = router.leaf_set();
-            let cells = router.table().holders().filter(|entry| leaves.get(entry.contact.id).is_none());
-            leaves.members().len() + cells.count()
-        })
-    };
-    let (sum, count) = world.ready().fold((0, 0), |(sum, count), (_, node)| (sum + known(node), count + 1));
-    sum as f64 / f64::from(count.max(1))
 }
 
 fn tell(lab: &mut Lab<'_>, focus: Focus, world: &World, routes: &Routes, last: bool) {
