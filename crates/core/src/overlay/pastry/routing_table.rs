@@ -208,11 +208,6 @@ impl RoutingTable {
         }
     }
 
-    /// Says whether this node is not known here, so that measuring it may be worth while.
-    pub fn wants(&self, id: NodeId) -> bool {
-        self.place(id).is_some() && self.get(id).is_none()
-    }
-
     /// Says whether a node that is at least so far away would find no place: nobody would be displaced by it, and there
     /// are spares enough that are nearer.
     pub fn is_hopeless(&self, id: NodeId, at_least: Proximity, nearer_percent: u8) -> bool {
