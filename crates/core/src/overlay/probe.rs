@@ -4,6 +4,7 @@
 //! last attempt a few other peers are asked to probe it too, since a broken path is not a dead node. The same probes
 //! measure round trips and show that a node heard of second hand exists, before any table takes it in.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -67,7 +68,8 @@ impl Why {
 pub struct Prober {
     /// Sorted. First, since every routing decision looks whether there are any.
     suspects: Vec<NodeId>,
-    probes: Vec<Probe>,
+    /// By peer. A join has hundreds open at once, most of the time there is none.
+    probes: BTreeMap<NodeId, Probe>,
     relays: Vec<Relay>,
     next: Nonce,
     /// When the timer is set to fire, if it is.
@@ -103,9 +105,6 @@ struct Relay {
 /// Relayed pings open at once. They are rare and short; more would be somebody's mistake or mischief.
 const RELAYS_MAX: usize = 32;
 
-/// Room for so many probes is kept. A join opens a hundred at once, and never again so many.
-const PROBES_KEPT: usize = 16;
-
 /// A peer has answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answered {
@@ -135,19 +134,16 @@ impl Prober {
     /// Opens a probe and returns the nonce to send, or `None` if there is nothing to send: one is open already, or
     /// there are too many. The caller sends, because only it knows what a leaf probe carries.
     pub fn start(&mut self, peer: Contact, why: Why, wait: Duration, cx: &mut Ctx<'_>) -> Option<Nonce> {
-        let open = self.probes.iter().position(|probe| probe.peer.id == peer.id);
         // What is known of the peer now is better than what a probe to another life or address of it could show.
-        let stale = |at: &usize| self.probes[*at].peer != peer || self.probes[*at].why == Why::NOTHING;
-        if let Some(at) = open.filter(stale) {
-            self.probes.remove(at);
-        } else if let Some(probe) = open.map(|at| &mut self.probes[at]) {
+        let fresh = |probe: &&mut Probe| probe.peer == peer && probe.why != Why::NOTHING;
+        if let Some(probe) = self.probes.get_mut(&peer.id).filter(fresh) {
             // A ping may be on its way; a leaf probe goes out besides and is answered by the same nonce.
             let send = why.has(Why::LEAF) && !probe.why.has(Why::LEAF);
             probe.why = probe.why.and(why);
             probe.pinged |= !why.has(Why::LEAF);
             return send.then(|| probe.first.wrapping_add(probe.attempt.into()));
         }
-        if self.probes.len() >= cx.config.probes.into() {
+        if self.probes.remove(&peer.id).is_none() && self.probes.len() >= cx.config.probes.into() {
             cx.refuse(Refusal::Full);
             return None;
         }
@@ -167,8 +163,8 @@ impl Prober {
             pinged,
             relays,
         };
-        self.probes.push(probe);
-        self.arm(cx);
+        self.probes.insert(peer.id, probe);
+        self.arm(deadline, cx);
         Some(first)
     }
 
@@ -180,13 +176,12 @@ impl Prober {
         by_leaf: bool,
         cx: &mut Ctx<'_>,
     ) -> Option<Answered> {
-        let at = self.probes.iter().position(|probe| {
-            probe.peer.id == from
-                && nonce.wrapping_sub(probe.first) <= Nonce::from(probe.attempt)
+        let fits = |probe: &&mut Probe| {
+            nonce.wrapping_sub(probe.first) <= Nonce::from(probe.attempt)
                 // What is open for a late pong only has had its leaf reply.
                 && !(by_leaf && probe.why == Why::NOTHING)
-        })?;
-        let probe = &mut self.probes[at];
+        };
+        let probe = self.probes.get_mut(&from).filter(fits)?;
         let attempt = nonce.wrapping_sub(probe.first);
         let rtt = if attempt == Nonce::from(probe.attempt) {
             Some(cx.now.since(probe.sent))
@@ -207,10 +202,7 @@ impl Prober {
         if by_leaf && probe.pinged {
             // Stay open for the answer to the ping, which is still to come and means nothing any more.
         } else if probe.why == Why::NOTHING {
-            self.probes.swap_remove(at);
-            if self.probes.capacity() > PROBES_KEPT {
-                self.shrink();
-            }
+            self.probes.remove(&from);
         } else {
             probe.pinged = false;
         }
@@ -220,20 +212,18 @@ impl Prober {
 
     /// Remembers who was asked to look, too: nobody else can vouch.
     pub fn asked_via(&mut self, target: NodeId, relay: NodeId) {
-        if let Some(probe) = self.probes.iter_mut().find(|probe| probe.peer.id == target) {
+        if let Some(probe) = self.probes.get_mut(&target) {
             probe.relays.push(relay);
         }
     }
 
     /// Ends a probe whose peer was reached by another. Returns what it was for.
     pub fn answer_via(&mut self, relay: NodeId, target: NodeId, nonce: Nonce) -> Option<(Contact, Why)> {
-        let at = self.probes.iter().position(|probe| {
-            probe.peer.id == target
-                && probe.relays.contains(&relay)
-                && nonce.wrapping_sub(probe.first) <= Nonce::from(probe.attempt)
-        })?;
-        let probe = self.probes.swap_remove(at);
-        Some((probe.peer, probe.why))
+        let fits = |probe: &&Probe| {
+            probe.relays.contains(&relay) && nonce.wrapping_sub(probe.first) <= Nonce::from(probe.attempt)
+        };
+        self.probes.get(&target).filter(fits)?;
+        self.probes.remove(&target).map(|probe| (probe.peer, probe.why))
     }
 
     /// Goes through the probes whose time is up.
@@ -241,7 +231,7 @@ impl Prober {
         let mut due = Due::default();
         let attempts = cx.config.probe_attempts;
         let mut suspects = Vec::new();
-        self.probes.retain_mut(|probe| {
+        self.probes.retain(|_, probe| {
             if probe.deadline > cx.now {
                 return true;
             }
@@ -267,41 +257,47 @@ impl Prober {
             self.suspect(peer, cx);
         }
         self.armed = None;
-        self.arm(cx);
+        if let Some(earliest) = self.probes.values().map(|probe| probe.deadline).min() {
+            self.arm(earliest, cx);
+        }
         due
     }
 
-    fn arm(&mut self, cx: &mut Ctx<'_>) {
-        let Some(earliest) = self.probes.iter().map(|probe| probe.deadline).min() else { return };
-        if self.armed.is_none_or(|armed| earliest < armed) {
-            self.armed = Some(earliest);
-            cx.set_timer(Timer::Probe, earliest.since(cx.now));
+    fn arm(&mut self, deadline: Time, cx: &mut Ctx<'_>) {
+        if self.armed.is_none_or(|armed| deadline < armed) {
+            self.armed = Some(deadline);
+            cx.set_timer(Timer::Probe, deadline.since(cx.now));
         }
     }
 
     /// Says whether a probe for one of these reasons is open.
     pub fn has_open(&self, why: Why) -> bool {
-        self.probes.iter().any(|probe| probe.why.has(why))
+        self.probes.values().any(|probe| probe.why.has(why))
     }
 
     /// Says whether a search on this side is under way.
     pub fn is_seeking(&self, side: Why) -> bool {
-        self.probes.iter().any(|probe| probe.why.has(Why::SEEK) && probe.why.has(side))
+        self.probes.values().any(|probe| probe.why.has(Why::SEEK) && probe.why.has(side))
     }
 
     /// Says whether a peer is being probed.
     pub fn is_open(&self, id: NodeId) -> bool {
-        self.probes.iter().any(|probe| probe.peer.id == id && probe.why != Why::NOTHING)
+        self.is_open_for(id, Why(u8::MAX))
+    }
+
+    /// Says whether a peer is being probed for one of these reasons.
+    pub fn is_open_for(&self, id: NodeId, why: Why) -> bool {
+        self.probes.get(&id).is_some_and(|probe| probe.why.has(why))
     }
 
     /// Returns the peers being probed for one of these reasons.
     pub fn open(&self, why: Why) -> impl Iterator<Item = NodeId> + '_ {
-        self.probes.iter().filter(move |probe| probe.why.has(why)).map(|probe| probe.peer.id)
+        self.probes.values().filter(move |probe| probe.why.has(why)).map(|probe| probe.peer.id)
     }
 
     /// Returns the nonce of the open probe of a peer.
     pub fn open_nonce(&self, peer: NodeId) -> Option<Nonce> {
-        self.probes.iter().find(|probe| probe.peer.id == peer).map(|probe| probe.first)
+        self.probes.get(&peer).map(|probe| probe.first)
     }
 
     /// Expects no answer any more: this node was stopped for so long that none would mean anything.
@@ -311,7 +307,7 @@ impl Prober {
 
     /// Ends all probes for one reason.
     pub fn drop_reason(&mut self, why: Why) {
-        self.probes.retain_mut(|probe| {
+        self.probes.retain(|_, probe| {
             probe.why = probe.why.without(why);
             probe.why != Why::NOTHING
         });
@@ -319,7 +315,7 @@ impl Prober {
 
     /// Forgets a peer altogether.
     pub fn forget(&mut self, id: NodeId) {
-        self.probes.retain(|probe| probe.peer.id != id);
+        self.probes.remove(&id);
         self.clear(id);
     }
 
@@ -373,16 +369,9 @@ impl Prober {
 
     /// Returns the heap memory held, in bytes.
     pub fn heap_bytes(&self) -> usize {
-        self.probes.capacity() * size_of::<Probe>()
+        self.probes.len() * size_of::<(NodeId, Probe)>()
             + self.relays.capacity() * size_of::<Relay>()
             + self.suspects.capacity() * size_of::<NodeId>()
-    }
-
-    /// Gives back memory that a burst of probes needed.
-    pub fn shrink(&mut self) {
-        if self.probes.is_empty() {
-            self.probes = Vec::new();
-        }
     }
 
     /// Checks order and bounds.
@@ -392,8 +381,6 @@ impl Prober {
     pub fn check_invariants(&self) {
         assert!(self.suspects.is_sorted());
         assert!(self.relays.len() <= RELAYS_MAX);
-        for probe in &self.probes {
-            assert_eq!(self.probes.iter().filter(|other| other.peer.id == probe.peer.id).count(), 1);
-        }
+        assert!(self.probes.iter().all(|(id, probe)| *id == probe.peer.id));
     }
 }

@@ -71,7 +71,7 @@ const BATCH: usize = 20_000;
 /// How long a round of upkeep takes; long enough for its questions to be answered.
 const ROUND: Duration = Duration::from_secs(10);
 /// Exchanges of leaf sets in a round.
-const LEAF_EXCHANGES: u32 = 3;
+const LEAF_EXCHANGES: u32 = 6;
 
 impl Lab<'_> {
     /// Makes an empty world with the settings, network and loss of this run.

@@ -15,7 +15,7 @@ pub(super) const PASTRY_HOPS: Scenario = Scenario {
     params: &[
         (NODES, "100000"),
         (LOOKUPS, "200000"),
-        (ROUNDS, "8"),
+        (ROUNDS, "5"),
         (BASE, "4"),
         (LEAF_SET, "16"),
         (NEIGHBOURHOOD, "32"),

@@ -25,7 +25,9 @@ impl Pastry {
         if is_me || !self.is_member() {
             return;
         }
-        if self.router.leaf_set().wants(contact.id, source) && self.outlook(contact.id, cx) {
+        let wanted = self.router.leaf_set().wants(contact.id, source);
+        // Every leaf names the others: most are being asked already.
+        if wanted && (self.prober.is_open_for(contact.id, Why::LEAF) || self.outlook(contact.id, cx)) {
             let side = match source {
                 Source::Left => Why::LEAF.and(Why::LEFT),
                 Source::Right => Why::LEAF.and(Why::RIGHT),

@@ -93,7 +93,7 @@ impl Pastry {
             return;
         }
         self.schedule(Timer::Heartbeat, cx);
-        self.prober.shrink();
+
         let leaf_set = self.router.leaf_set();
         let sides = [leaf_set.left().next(), leaf_set.right().next()];
         for (at, neighbour) in sides.into_iter().enumerate() {

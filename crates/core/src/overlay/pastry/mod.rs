@@ -380,7 +380,10 @@ impl Pastry {
         if answered.why.has(Why::VET.and(Why::WATCH)) {
             self.admit_for(from, proximity, Source::Elsewhere, answered.why, cx);
         }
-        self.continue_join(cx);
+        // A pong settles nothing about leaves, so a join waits for it only while it looks for a nearby node.
+        if answered.why.has(Why::NEARBY) {
+            self.continue_join(cx);
+        }
     }
 
     /// A round trip with a peer has succeeded.
