@@ -47,8 +47,10 @@ enum Focus {
 const PAPER_BARS: [(u64, f64); 6] =
     [(1, 0.0006), (2, 0.0156), (3, 0.1643), (4, 0.6449), (5, 0.1745), (6, 0.0)];
 
-/// Messages routed through the model: enough for two digits after the point, few enough to take seconds.
-const MODELLED: usize = 20_000;
+/// How many messages are routed through the model: enough for two digits after the point, few enough to take seconds.
+fn modelled(nodes: usize) -> usize {
+    (2_000_000_000 / nodes.max(1)).clamp(2_000, 20_000)
+}
 
 fn sizes(lab: &mut Lab<'_>, focus: Focus) -> Result<(), Halt> {
     let most = lab.count(NODES);
@@ -121,7 +123,7 @@ fn tell(lab: &mut Lab<'_>, focus: Focus, world: &World, routes: &Routes, last: b
 fn conclude(lab: &mut Lab<'_>, focus: Focus, world: &World, routes: &Routes, entries: f64) {
     let (nodes, b, leaf_set) = (world.len(), lab.count(BASE), lab.count(LEAF_SET));
     // The same nodes in the same places with perfect tables.
-    let limit = Model::of(world).routes("hops with perfect tables", MODELLED, lab.seed);
+    let limit = Model::of(world).routes("hops with perfect tables", modelled(nodes), lab.seed);
     // The bars are the paper's only in the paper's own set-up.
     let paper = nodes == 100_000 && b == 4 && leaf_set == 16 && lab.params.text(NETWORK).starts_with("plane");
     let mut hops = Figure::new("mean hops", routes.hops.mean(), 3, "hops").limit(limit.hops.mean());
