@@ -6,6 +6,7 @@ use kringle_core::config::Settings;
 use kringle_core::message::BodyKind;
 
 use super::{AFTERMATH, UNDISTURBED};
+use crate::invariants::leaf_sets_are_exact;
 use crate::lab::params::{BASE, JOINS, LEAF_SET, NEIGHBOURHOOD, NETWORK, NODES, OWNERSHIP, SPARES};
 use crate::lab::traffic::Traffic;
 use crate::lab::{Halt, Lab, Scenario};
@@ -86,7 +87,8 @@ fn run(lab: &mut Lab<'_>) -> Result<(), Halt> {
     ];
     lab.report.remarks.extend(remarks);
     lab.report.counts.extend([messages, acks, pings, times]);
-    Ok(())
+    // Without heartbeats nothing mends what a join forgets: then its cost would be a bargain.
+    leaf_sets_are_exact(&world).map_err(Halt::Broken)
 }
 
 /// The table by kind.

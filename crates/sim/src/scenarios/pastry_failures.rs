@@ -96,11 +96,11 @@ fn run(lab: &mut Lab<'_>) -> Result<(), Halt> {
     for node in &dead {
         world.crash(*node);
     }
-    let frozen = frozen::routes(&world, &lookups, &ids);
     // The same clients ask for the same keys; others may answer for them now.
     let survivors = Model::of(&world);
     let lookups: Vec<Lookup> =
         lookups.into_iter().map(|(from, key, _)| (from, key, survivors.owner(key).addr.0)).collect();
+    let frozen = frozen::routes(&world, &lookups, &ids);
     let limits = [perfect, self::perfect(&survivors, &lookups)];
     let stale = Stale::of(&world, &ids);
     let hurt = phase(lab, &mut world, "no repair", &lookups, &ids)?;
@@ -268,20 +268,17 @@ fn conclude(
         figure("hops, after repair", hops(healed), 3, "hops").paper(2.74).limit(survivors),
         figure("more hops, no repair", more(hops(hurt)), 2, "%")
             .paper(8.4)
-            .limit(0.0)
+            .limit(more(survivors))
             .want(Want::AtMost(1.0)),
         figure("more hops, tables frozen at the deaths", more(frozen.hops.mean()), 2, "%")
             .want(Want::AtMost(1.0)),
         figure("more hops, after repair", more(hops(healed)), 2, "%").paper(0.4).limit(more(survivors)),
-        figure(
-            "more hops, no repair, than perfect tables of the survivors",
-            over(hops(hurt), survivors),
-            2,
-            "%",
-        ),
+        figure("more hops, no repair, than after repair", over(hops(hurt), hops(healed)), 2, "%")
+            .paper(8.0)
+            .want(Want::AtMost(1.0)),
         figure("lookups lost", lost as f64, 0, "").want(none),
         figure("lookups answered by the wrong node", wrong as f64, 0, "").want(none),
-        figure("lost on frozen tables", frozen.lost as f64, 0, "").want(none),
+        figure("lost or wrong on frozen tables", (frozen.lost + frozen.wrong) as f64, 0, "").want(none),
         figure("timeouts per lookup, no repair", hurt.note(NoteKind::Rerouted) as f64 / per(hurt), 3, ""),
         figure("requests per dead node", per_dead(repair.of(&ASKING)), 1, "messages").paper(57.0),
         figure("messages per dead node", per_dead(repair.except(&LOOKING_UP)), 1, "messages"),
@@ -316,7 +313,9 @@ fn conclude(
         "tables frozen at the deaths: the product's own routing decision on the tables of that moment, dead nodes left out, \
          nothing ever repaired",
         "fewer nodes take fewer hops: a tenth less is worth about one per cent, so hops right after the deaths are also \
-         compared with perfect tables of the survivors",
+         compared with those of the same survivors after repair",
+        "limits are those of perfect tables without spares, of all nodes or of the survivors; spares save a few hops where a cell \
+         is empty, so a ring with spares may stay below",
         "hops are counted to the owner of the key; the paper's 2.73 lies between that (2.94 by the static model) and the \
          first of 5 replicas (2.62), and it had no spares",
         "repair messages are those of the lookups without repair, 90 s and two maintenance rounds, less what a healthy ring \
@@ -347,7 +346,7 @@ fn kinds(lab: &mut Lab<'_>, repair: &Traffic, dead: usize) {
         rows: rows.map(row).collect(),
     });
     let mut counts = Histogram::new("messages of the repair, by position of their kind in the list of kinds");
-    for (kind, count) in repair.kinds().filter(|(_, count)| *count > 0.5) {
+    for (kind, count) in repair.kinds().filter(|(kind, count)| *count > 0.5 && !LOOKING_UP.contains(kind)) {
         counts.counts.insert(kind as u64, count.round() as u64);
     }
     lab.report.counts.push(counts);
@@ -363,7 +362,7 @@ mod tests {
         let report = run(&PASTRY_FAILURES, &[("nodes", "300"), ("lookups", "3000"), ("rounds", "2")]);
         assert_eq!(figure(&report, "lookups lost"), 0.0);
         assert_eq!(figure(&report, "lookups answered by the wrong node"), 0.0);
-        assert_eq!(figure(&report, "lost on frozen tables"), 0.0);
+        assert_eq!(figure(&report, "lost or wrong on frozen tables"), 0.0);
         assert!(figure(&report, "entries that name a dead node, at the deaths") > 16.0);
         assert!(
             figure(&report, "of these left after the repair")

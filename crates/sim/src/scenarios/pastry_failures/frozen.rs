@@ -13,9 +13,12 @@ use crate::world::World;
 /// leads nowhere.
 pub(super) fn routes(world: &World, lookups: &[Lookup], dead: &BTreeSet<NodeId>) -> Routes {
     let mut routes = Routes::new("hops on the tables of the moment of the deaths");
-    for (from, key, _) in lookups {
+    for (from, key, root) in lookups {
         match route(world, *from, *key, dead) {
-            Some(path) => routes.add(path.len() as u64 - 1, &path, &world.network),
+            Some(path) => {
+                routes.wrong += u64::from(path.last() != Some(root));
+                routes.add(path.len() as u64 - 1, &path, &world.network);
+            }
             None => routes.lost += 1,
         }
     }
