@@ -216,7 +216,7 @@ impl Settings {
         let never = Duration::from_secs(30 * 86_400);
         Settings {
             nearer_percent: 0,
-            proximity_cache: 64,
+            proximity_cache: 16,
             ownership: Ownership::Hint,
             heal: never,
             ..Settings::default()

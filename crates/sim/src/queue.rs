@@ -13,6 +13,8 @@ use kringle_core::time::Time;
 const TICK_BITS: u32 = 8;
 const TURN_BITS: u32 = 11;
 const TICKS: usize = 1 << TURN_BITS;
+/// Emptied lists that are kept.
+const SPARE_MAX: usize = 256;
 
 /// Events in time order. Time only moves forward. There are two sorts of them, large and small, so that millions of
 /// armed timers do not take the room of messages.
@@ -30,9 +32,15 @@ pub(crate) struct Queue<L, S> {
     occupied: [u64; TICKS / 64],
     /// Later turns.
     far: BTreeMap<u64, Tick<L, S>>,
-    /// Lists that were emptied, to be used again.
-    spare: Vec<Tick<L, S>>,
+    /// Lists that were emptied, to be used again. Most ticks have small events only, and must not hold the room large
+    /// ones once took.
+    spare: Spare<L, S>,
     len: usize,
+}
+
+struct Spare<L, S> {
+    large: Vec<Vec<Option<Entry<L>>>>,
+    small: Vec<Vec<Option<Entry<S>>>>,
 }
 
 /// An event of either sort.
@@ -90,15 +98,25 @@ impl<L, S> Default for Tick<L, S> {
 }
 
 impl<L, S> Tick<L, S> {
-    fn is_empty(&self) -> bool {
-        self.large.is_empty() && self.small.is_empty()
+    fn push(&mut self, Entry { at, count, event }: Entry<Either<L, S>>, spare: &mut Spare<L, S>) {
+        match event {
+            Either::Large(event) => self.push_large(Entry { at, count, event }, spare),
+            Either::Small(event) => self.push_small(Entry { at, count, event }, spare),
+        }
     }
 
-    fn push(&mut self, Entry { at, count, event }: Entry<Either<L, S>>) {
-        match event {
-            Either::Large(event) => self.large.push(Some(Entry { at, count, event })),
-            Either::Small(event) => self.small.push(Some(Entry { at, count, event })),
+    fn push_large(&mut self, entry: Entry<L>, spare: &mut Spare<L, S>) {
+        if self.large.capacity() == 0 {
+            self.large = spare.large.pop().unwrap_or_default();
         }
+        self.large.push(Some(entry));
+    }
+
+    fn push_small(&mut self, entry: Entry<S>, spare: &mut Spare<L, S>) {
+        if self.small.capacity() == 0 {
+            self.small = spare.small.pop().unwrap_or_default();
+        }
+        self.small.push(Some(entry));
     }
 }
 
@@ -113,7 +131,7 @@ impl<L, S> Queue<L, S> {
             near: (0..TICKS).map(|_| Tick::default()).collect(),
             occupied: [0; TICKS / 64],
             far: BTreeMap::new(),
-            spare: Vec::new(),
+            spare: Spare { large: Vec::new(), small: Vec::new() },
             len: 0,
         }
     }
@@ -128,23 +146,18 @@ impl<L, S> Queue<L, S> {
         if tick <= self.tick {
             self.late.push(Late(entry));
         } else if tick >> TURN_BITS == self.tick >> TURN_BITS {
-            self.in_turn(tick).push(entry);
+            let (list, spare) = self.in_turn(tick);
+            list.push(entry, spare);
         } else {
-            self.far.entry(tick >> TURN_BITS).or_default().push(entry);
+            self.far.entry(tick >> TURN_BITS).or_default().push(entry, &mut self.spare);
         }
     }
 
     /// Returns the list of a tick of this turn that is about to be pushed to.
-    fn in_turn(&mut self, tick: u64) -> &mut Tick<L, S> {
+    fn in_turn(&mut self, tick: u64) -> (&mut Tick<L, S>, &mut Spare<L, S>) {
         let slot = tick as usize & (TICKS - 1);
-        let list = &mut self.near[slot];
-        if list.is_empty() {
-            self.occupied[slot / 64] |= 1 << (slot % 64);
-            if list.large.capacity() == 0 {
-                *list = self.spare.pop().unwrap_or_default();
-            }
-        }
-        list
+        self.occupied[slot / 64] |= 1 << (slot % 64);
+        (&mut self.near[slot], &mut self.spare)
     }
 
     /// Takes out the earliest event.
@@ -191,10 +204,12 @@ impl<L, S> Queue<L, S> {
                     let Some((turn, events)) = self.far.pop_first() else { return };
                     self.tick = turn << TURN_BITS;
                     for entry in events.large.into_iter().flatten() {
-                        self.in_turn(entry.at >> TICK_BITS).large.push(Some(entry));
+                        let (list, spare) = self.in_turn(entry.at >> TICK_BITS);
+                        list.push_large(entry, spare);
                     }
                     for entry in events.small.into_iter().flatten() {
-                        self.in_turn(entry.at >> TICK_BITS).small.push(Some(entry));
+                        let (list, spare) = self.in_turn(entry.at >> TICK_BITS);
+                        list.push_small(entry, spare);
                     }
                 }
             }
@@ -215,10 +230,9 @@ impl<L, S> Queue<L, S> {
         let slot = tick as usize & (TICKS - 1);
         self.occupied[slot / 64] &= !(1 << (slot % 64));
         self.tick = tick;
-        let mut emptied = std::mem::replace(&mut self.events, std::mem::take(&mut self.near[slot]));
-        emptied.large.clear();
-        emptied.small.clear();
-        self.spare.push(emptied);
+        let emptied = std::mem::replace(&mut self.events, std::mem::take(&mut self.near[slot]));
+        keep(emptied.large, &mut self.spare.large);
+        keep(emptied.small, &mut self.spare.small);
         self.next = 0;
         let mut order = std::mem::take(&mut self.order);
         order.clear();
@@ -228,6 +242,16 @@ impl<L, S> Queue<L, S> {
         order.extend(small.map(|(entry, at)| (self.key(entry.at, entry.count), Place::Small(at))));
         order.sort_unstable_by_key(|(key, _)| *key);
         self.order = order;
+    }
+}
+
+/// Keeps the room of a list for another one.
+fn keep<E>(mut list: Vec<E>, spare: &mut Vec<Vec<E>>) {
+    // Room that was hardly used is given back.
+    let roomy = list.capacity() > 64 && list.capacity() > 4 * list.len();
+    if list.capacity() > 0 && !roomy && spare.len() < SPARE_MAX {
+        list.clear();
+        spare.push(list);
     }
 }
 
@@ -255,7 +279,8 @@ mod tests {
     #[test]
     fn events_come_out_in_time_order_and_first_come_first_served() {
         let mut queue: Queue<char, char> = Queue::new();
-        let at = Time::from_micros;
+        // Past the first tick, which is open from the start.
+        let at = |micros: u64| Time::from_micros(1_000 + micros);
         for (count, (time, name)) in
             [(5, 'a'), (3, 'b'), (5, 'c'), (3, 'd'), (9, 'e')].into_iter().enumerate()
         {

@@ -92,6 +92,10 @@ const ROUNDS: u64 = 4 << 40;
 /// How many events are looked at together before they are handled.
 const WARM: usize = 16;
 
+/// Nodes that join in a wave do so within this span, in so many steps.
+const WAVE_SPAN: Duration = Duration::from_secs(1);
+const WAVE_STEPS: usize = 50;
+
 /// A timer that is not set.
 const NEVER: Time = Time::from_micros(u64::MAX);
 
@@ -651,10 +655,14 @@ impl World {
         while self.len() < count {
             let present = self.len();
             let wave = (present / 8).max(1).min(count - present);
-            for _ in 0..wave {
+            for joiner in 0..wave {
                 let node = self.spawn_random();
                 let seeds = [dice.below(present) as u32, dice.below(present) as u32];
                 self.join(node, &seeds);
+                // Not all at the same moment: each has a hundred messages under way for a round trip or two.
+                if joiner % (wave / WAVE_STEPS + 1) == wave / WAVE_STEPS {
+                    self.run_for(WAVE_SPAN / WAVE_STEPS as u32);
+                }
             }
             let joined = self.run_until(Duration::from_secs(600), |world| {
                 world.slots[present..]

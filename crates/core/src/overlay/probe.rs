@@ -103,6 +103,9 @@ struct Relay {
 /// Relayed pings open at once. They are rare and short; more would be somebody's mistake or mischief.
 const RELAYS_MAX: usize = 32;
 
+/// Room for so many probes is kept. A join opens a hundred at once, and never again so many.
+const PROBES_KEPT: usize = 16;
+
 /// A peer has answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answered {
@@ -132,10 +135,12 @@ impl Prober {
     /// Opens a probe and returns the nonce to send, or `None` if there is nothing to send: one is open already, or
     /// there are too many. The caller sends, because only it knows what a leaf probe carries.
     pub fn start(&mut self, peer: Contact, why: Why, wait: Duration, cx: &mut Ctx<'_>) -> Option<Nonce> {
+        let open = self.probes.iter().position(|probe| probe.peer.id == peer.id);
         // What is known of the peer now is better than what a probe to another life or address of it could show.
-        self.probes
-            .retain(|probe| probe.peer.id != peer.id || probe.peer == peer && probe.why != Why::NOTHING);
-        if let Some(probe) = self.probes.iter_mut().find(|probe| probe.peer.id == peer.id) {
+        let stale = |at: &usize| self.probes[*at].peer != peer || self.probes[*at].why == Why::NOTHING;
+        if let Some(at) = open.filter(stale) {
+            self.probes.remove(at);
+        } else if let Some(probe) = open.map(|at| &mut self.probes[at]) {
             // A ping may be on its way; a leaf probe goes out besides and is answered by the same nonce.
             let send = why.has(Why::LEAF) && !probe.why.has(Why::LEAF);
             probe.why = probe.why.and(why);
@@ -203,6 +208,9 @@ impl Prober {
             // Stay open for the answer to the ping, which is still to come and means nothing any more.
         } else if probe.why == Why::NOTHING {
             self.probes.swap_remove(at);
+            if self.probes.capacity() > PROBES_KEPT {
+                self.shrink();
+            }
         } else {
             probe.pinged = false;
         }
@@ -271,9 +279,9 @@ impl Prober {
         }
     }
 
-    /// Returns how many open probes have one of these reasons.
-    pub fn count(&self, why: Why) -> usize {
-        self.probes.iter().filter(|probe| probe.why.has(why)).count()
+    /// Says whether a probe for one of these reasons is open.
+    pub fn has_open(&self, why: Why) -> bool {
+        self.probes.iter().any(|probe| probe.why.has(why))
     }
 
     /// Says whether a search on this side is under way.

@@ -158,6 +158,10 @@ impl Lab<'_> {
             leaf_exchange: never,
             row_swap: never,
             neighbourhood_exchange: never,
+            // The papers' nodes have no budget of bytes, and tables of base 256 need many probes at once.
+            budget: 1 << 20,
+            budget_burst: 1 << 22,
+            probes: 4096,
             ..lab
         }
     }

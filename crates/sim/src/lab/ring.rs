@@ -70,6 +70,8 @@ pub type Lookup = (u32, Key, u32);
 const BATCH: usize = 20_000;
 /// How long a round of upkeep takes; long enough for its questions to be answered.
 const ROUND: Duration = Duration::from_secs(10);
+/// Exchanges of leaf sets in a round.
+const LEAF_EXCHANGES: u32 = 3;
 
 impl Lab<'_> {
     /// Makes an empty world with the settings, network and loss of this run.
@@ -114,8 +116,8 @@ impl Lab<'_> {
         outcome
     }
 
-    /// Lets every node do its upkeep this many times: it swaps each row with a member of it, and neighbourhood sets with
-    /// a neighbour.
+    /// Lets every node do its upkeep this many times: it swaps each row with a member of it, neighbourhood sets with a
+    /// neighbour, and leaf sets with a few leaves, which is done more often in the product, too.
     ///
     /// # Errors
     /// [`Halt::Interrupted`].
@@ -124,7 +126,11 @@ impl Lab<'_> {
             self.progress("maintenance rounds", round as f64 / rounds as f64)?;
             world.hasten(Timer::RowSwap, ROUND);
             world.hasten(Timer::Neighbourhood, ROUND);
-            world.run_for(ROUND + Duration::from_secs(2));
+            for _ in 0..LEAF_EXCHANGES {
+                world.hasten(Timer::LeafExchange, ROUND / LEAF_EXCHANGES);
+                world.run_for(ROUND / LEAF_EXCHANGES);
+            }
+            world.run_for(Duration::from_secs(2));
         }
         Ok(())
     }

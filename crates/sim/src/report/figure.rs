@@ -57,7 +57,7 @@ impl Figure {
 impl Report {
     /// Returns how many of the figures of which something is wanted are so, and how many there are.
     pub fn score(&self) -> (usize, usize) {
-        let verdicts = || self.figures.iter().filter_map(Figure::met);
+        let verdicts = || self.all_figures().filter_map(Figure::met);
         (verdicts().filter(|met| *met).count(), verdicts().count())
     }
 

@@ -38,7 +38,7 @@ const STYLE: &str = include_str!("page.css");
 fn summary(reports: &[Report]) -> String {
     let mut rows = String::new();
     for (at, report) in reports.iter().enumerate() {
-        for figure in report.figures.iter().filter(|figure| figure.want.is_some()) {
+        for figure in report.all_figures().filter(|figure| figure.want.is_some()) {
             let link = format!(r##"<a href="#run-{at}">{}</a>"##, escape(&report.scenario));
             let [name, ours, paper, want] =
                 [figure.name.clone(), figure.ours_with_unit(), figure.paper_text(), figure.want_text()]

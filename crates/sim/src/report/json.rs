@@ -1,7 +1,5 @@
 //! Reports as JSON: one document each, keys in the order of the fields, so that two of them can be compared as text.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Deserializer};
 
 use super::{Report, SCHEMA};
@@ -49,11 +47,6 @@ impl Number {
 
 pub(super) fn number<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     Number::deserialize(from).map(Number::value)
-}
-
-pub(super) fn numbers<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, f64>, D::Error> {
-    let numbers = BTreeMap::<String, Number>::deserialize(from)?;
-    Ok(numbers.into_iter().map(|(name, number)| (name, number.value())).collect())
 }
 
 pub(super) fn points<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(f64, f64)>, D::Error> {

@@ -204,9 +204,15 @@ pub struct Machine {
     pub events_per_second: f64,
     /// The most memory the process held, in bytes; 0 if the system does not tell.
     pub peak_memory: u64,
-    /// What else this machine said about itself: things timed, by name.
-    #[serde(deserialize_with = "json::numbers")]
-    pub timings: BTreeMap<String, f64>,
+    /// Figures that depend on the machine: speeds. Shown with the others, not compared.
+    pub figures: Vec<Figure>,
+}
+
+impl Report {
+    /// Returns all figures: what follows from the seed, then what was timed here.
+    pub fn all_figures(&self) -> impl Iterator<Item = &Figure> {
+        self.figures.iter().chain(&self.machine.figures)
+    }
 }
 
 impl Want {

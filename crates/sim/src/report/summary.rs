@@ -6,7 +6,7 @@ use super::{Figure, Report};
 impl Report {
     /// Returns a line for each figure, in columns, without colours; a last line tells if the run was cut short.
     pub fn summary(&self) -> String {
-        let rows: Vec<[String; 6]> = self.figures.iter().map(cells).collect();
+        let rows: Vec<[String; 6]> = self.all_figures().map(cells).collect();
         let width =
             |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
         let widths: [usize; 6] = std::array::from_fn(width);

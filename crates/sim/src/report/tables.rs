@@ -8,7 +8,7 @@ use super::{Report, Ring, Table};
 impl Report {
     /// The figures, each beside what is known of it.
     pub(super) fn figure_table(&self) -> Table {
-        let rows = self.figures.iter().map(|figure| {
+        let rows = self.all_figures().map(|figure| {
             let told =
                 [figure.paper_text(), figure.limit_text(), figure.want_text(), figure.verdict().to_owned()];
             [figure.name.clone(), figure.ours_with_unit()].into_iter().chain(told).collect()
@@ -58,12 +58,12 @@ impl Report {
     pub(super) fn cost_table(&self) -> Table {
         let machine = &self.machine;
         let memory = if machine.peak_memory == 0 { NONE.to_owned() } else { iec(machine.peak_memory) };
-        let mut rows = vec![
+        let rows = vec![
             vec!["seconds".to_owned(), fixed(machine.seconds, 1)],
             vec!["events per second".to_owned(), fixed(machine.events_per_second, 0)],
             vec!["peak memory".to_owned(), memory],
         ];
-        rows.extend(machine.timings.iter().map(|(name, value)| vec![name.clone(), timing(*value)]));
+
         table("Cost on this machine", &["what", "value"], rows)
     }
 }
@@ -93,14 +93,4 @@ fn is_number(cell: &str) -> bool {
     let digits = number.trim_start_matches(['-', '+', '±', '~', '<', '>']).trim_end_matches('%');
     digits.starts_with(|first: char| first.is_ascii_digit())
         && digits.chars().all(|digit| digit.is_ascii_digit() || ".,".contains(digit))
-}
-
-/// A number of which nothing is known: three digits that tell.
-fn timing(value: f64) -> String {
-    let digits = match value.abs() {
-        size if size >= 100.0 => 0,
-        size if size >= 1.0 => 2,
-        _ => 6,
-    };
-    fixed(value, digits)
 }

@@ -5,6 +5,7 @@ mod limits;
 mod pastry_failures;
 mod pastry_hops;
 mod pastry_replicas;
+mod pastry_speed;
 mod pastry_tables;
 
 use std::time::Duration;
@@ -15,6 +16,7 @@ use crate::lab::Scenario;
 pub const ALL: &[&Scenario] = &[
     &pastry_hops::PASTRY_HOPS,
     &pastry_hops::PASTRY_DISTANCE,
+    &pastry_speed::PASTRY_SPEED,
     &pastry_tables::PASTRY_TABLES,
     &pastry_replicas::PASTRY_REPLICAS,
     &pastry_failures::PASTRY_FAILURES,

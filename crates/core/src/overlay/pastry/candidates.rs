@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use super::leaf_set::{self, Source};
 use super::routing_table::{Entry, Offer};
-use super::{Announce, Message, Pastry};
+use super::{Announce, Message, Pastry, patience};
 use crate::config::{Config, Metric};
 use crate::contact::{Contact, Proximity};
 use crate::edge::{Ctx, Event, Note, Output, Refusal};
@@ -34,10 +34,11 @@ impl Pastry {
             self.probe(known.unwrap_or(contact), why.and(side), cx);
             return;
         }
-        if known.is_some() || self.prober.is_open(contact.id) || !self.router.table().wants(contact.id) {
+        if known.is_some() || self.prober.is_open(contact.id) {
             return;
         }
-        if let Some(proximity) = self.cache.get(contact.id, cx.now, cx.config.proximity_age) {
+        let measured = self.cache.get(contact.id, cx.now, cx.config.proximity_age);
+        if let Some(proximity) = measured {
             // Measured before and found too far. A cell that has become empty since is worth another look.
             let place = self.router.table().place(contact.id);
             let better = place.is_some_and(|(row, column)| {
@@ -51,7 +52,9 @@ impl Pastry {
         if self.status == Status::Ready && !self.budget.take(PING_BYTES, cx) {
             return;
         }
-        self.probe(contact, why.and(Why::VET), cx);
+        // It is in no table, so nothing more is known of its distance.
+        let wait = patience(measured, cx.config);
+        self.probe_within(contact, why.and(Why::VET), wait, cx);
     }
 
     /// A peer has told of a node and how near that is to it. If the peer is near and the node is far from it, or the

@@ -272,11 +272,11 @@ impl Pastry {
         match &joining.phase {
             Phase::Nearby(_) => {
                 let asking = self.asks.iter().any(|ask| ask.purpose == AskFor::Nearby);
-                if !asking && self.prober.count(Why::NEARBY) == 0 {
+                if !asking && !self.prober.has_open(Why::NEARBY) {
                     self.search_on(cx);
                 }
             }
-            Phase::Probing if self.prober.count(Why::LEAF) == 0 => self.complete_join(cx),
+            Phase::Probing if !self.prober.has_open(Why::LEAF) => self.complete_join(cx),
             _ => {}
         }
     }

@@ -277,13 +277,7 @@ impl Pastry {
 
     /// How long to wait for an answer of this peer.
     fn patience(&self, peer: NodeId, now: Time, config: &Config) -> Duration {
-        match self.known_proximity(peer, now, config) {
-            Some(Proximity(micros)) if config.metric == Metric::RoundTrip => {
-                let wait = Duration::from_micros(u64::from(micros) * 3);
-                wait.clamp(config.probe_timeout_min, config.probe_timeout_max)
-            }
-            _ => config.probe_timeout_max,
-        }
+        patience(self.known_proximity(peer, now, config), config)
     }
 
     fn known_proximity(&self, peer: NodeId, now: Time, config: &Config) -> Option<Proximity> {
@@ -293,6 +287,10 @@ impl Pastry {
     /// Sends a probe: a ping, or a leaf probe if the peer belongs into the leaf set.
     fn probe(&mut self, peer: Contact, why: Why, cx: &mut Ctx<'_>) {
         let wait = self.patience(peer.id, cx.now, cx.config);
+        self.probe_within(peer, why, wait, cx);
+    }
+
+    fn probe_within(&mut self, peer: Contact, why: Why, wait: Duration, cx: &mut Ctx<'_>) {
         if let Some(nonce) = self.prober.start(peer, why, wait, cx) {
             self.send_probe(peer, nonce, why, cx);
         }
@@ -413,6 +411,17 @@ impl Pastry {
             }
             None => cx.refuse(Refusal::Unsolicited),
         }
+    }
+}
+
+/// How long to wait for an answer of a peer that is so near, if that is known.
+fn patience(proximity: Option<Proximity>, config: &Config) -> Duration {
+    match proximity {
+        Some(Proximity(micros)) if config.metric == Metric::RoundTrip => {
+            let wait = Duration::from_micros(u64::from(micros) * 3);
+            wait.clamp(config.probe_timeout_min, config.probe_timeout_max)
+        }
+        _ => config.probe_timeout_max,
     }
 }
 

@@ -31,6 +31,9 @@ pub struct Entry {
 
 const _: () = assert!(size_of::<Entry>() == 28);
 
+/// By how many cells a row grows: a row of base 16 has fifteen, apart from our own.
+const STEP: usize = 5;
+
 impl Entry {
     /// A node of which nobody says how near it is.
     pub fn unmeasured(contact: Contact) -> Entry {
@@ -205,11 +208,6 @@ impl RoutingTable {
         }
     }
 
-    /// Says whether this node is not known here, so that measuring it may be worth while.
-    pub fn wants(&self, id: NodeId) -> bool {
-        self.place(id).is_some() && self.get(id).is_none()
-    }
-
     /// Says whether a node that is at least so far away would find no place: nobody would be displaced by it, and there
     /// are spares enough that are nearer.
     pub fn is_hopeless(&self, id: NodeId, at_least: Proximity, nearer_percent: u8) -> bool {
@@ -324,12 +322,12 @@ impl Row {
         (0..=255u8).filter(|column| self.occupied[usize::from(column / 64)] >> (column % 64) & 1 == 1)
     }
 
-    // Rows fill up slowly and stay: memory matters more than the few moves an exact fit costs.
+    // Rows fill up and stay. Most are full in the end, so small steps waste little in the few that are not.
     fn fill(&mut self, column: u8, entry: Entry) {
         self.occupied[usize::from(column / 64)] |= 1 << (column % 64);
         if let Some(at) = self.position(column) {
             if self.cells.len() == self.cells.capacity() {
-                self.cells.reserve_exact(1);
+                self.cells.reserve_exact(STEP);
             }
             self.cells.insert(at, entry);
         }

@@ -91,7 +91,7 @@ fn a_page_has_everything_inside_and_escaped() {
     nasty.plots[0].series[0].name = script.to_owned();
     nasty.worlds[0].name = script.to_owned();
     nasty.worlds[0].messages.insert(script.to_owned(), 1);
-    nasty.machine.timings.insert(script.to_owned(), 1.0);
+    nasty.machine.figures.push(Figure::new(script, 1.0, 0, script));
     let page = html::page(script, &[sample(), nasty]);
     assert!(!page.contains("<script"), "{page}");
     assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;&quot;&#39;&amp;"));

@@ -81,7 +81,7 @@ fn what_is_not_a_number_survives_json() {
     let mut report = sample();
     report.figures[0].ours = f64::NAN;
     report.machine.events_per_second = f64::INFINITY;
-    report.machine.timings.insert("join".to_owned(), f64::NAN);
+    report.machine.figures.push(Figure::new("join", f64::NAN, 0, ""));
     report.plots[0].series[0].points[0].1 = f64::NEG_INFINITY;
     let back = Report::from_json(&report.to_json()).unwrap();
     assert!(back.figures[0].ours.is_nan());

@@ -26,7 +26,7 @@ impl Pastry {
     pub(in crate::overlay::pastry) fn continue_verifying(&mut self, cx: &mut Ctx<'_>) {
         let verifying = self.leases.as_ref().is_some_and(|leases| leases.verifying.is_some());
         // Nobody to hear from is not the same as having heard everybody.
-        let heard = !self.router.leaf_set().is_empty() && self.prober.count(Why::LEAF) == 0;
+        let heard = !self.router.leaf_set().is_empty() && !self.prober.has_open(Why::LEAF);
         if verifying && self.is_in_ring() && heard {
             self.start_verifying(cx.now);
             self.finish_verifying();
