@@ -124,7 +124,7 @@ struct Flaws {
     missing: u64,
     /// Cells whose holder is not the nearest of those who fit.
     farther: u64,
-    /// Those of both kinds of which the nearest is a leaf or a spare: known, but not known to be near.
+    /// Those of both kinds of which the nearest is a leaf or a spare: known, and still not the holder.
     overlooked: u64,
 }
 
@@ -187,8 +187,8 @@ fn conclude(lab: &mut Lab<'_>, stages: &[Stage], joins: &Traffic, nodes: usize) 
          that bound",
         "means are over the levels and over all nodes; a cell counts if some node fits it and it is empty, or its holder is \
          not the nearest that fits",
-        "missing, of all levels together: empty though somebody fits; overlooked: the nearest that fits is a leaf or a spare, but \
-         its distance was never measured",
+        "missing, of all levels together: empty though somebody fits; overlooked: the nearest that fits is a leaf or a spare and \
+         still does not hold the cell",
         "messages per join are the mean over all joins, from the first node on; heartbeats are off, nobody dies",
         "the paper has no maintenance rounds here: compare its number with the row after the joins",
     ];
