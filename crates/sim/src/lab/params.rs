@@ -45,6 +45,10 @@ params! {
     NODES = "nodes", Kind::Count(2, 8_000_000), "nodes of the ring";
     /// Lookups.
     LOOKUPS = "lookups", Kind::Count(1, 1_000_000_000), "lookups measured";
+    /// Joins.
+    JOINS = "joins", Kind::Count(1, 1_000_000), "joins measured, one after the other, once the ring has grown";
+    /// Nodes of rings that are simulated beside a computed one.
+    MEASURED = "measured", Kind::Count(2, 8_000_000), "nodes of the rings that are simulated beside the model";
     /// Maintenance rounds.
     ROUNDS = "rounds", Kind::Count(0, 1000), "maintenance rounds after the joins: every node swaps each row once";
     /// Bits per digit.

@@ -1,15 +1,63 @@
 //! The experiments. One file each; see `docs/simulator.md` for how to write one.
 
+mod join_cost;
+mod limits;
+mod pastry_failures;
 mod pastry_hops;
+mod pastry_replicas;
 mod pastry_speed;
+mod pastry_tables;
+
+use std::time::Duration;
 
 use crate::lab::Scenario;
 
 /// Every scenario there is, in the order of the papers.
-pub const ALL: &[&Scenario] =
-    &[&pastry_hops::PASTRY_HOPS, &pastry_hops::PASTRY_DISTANCE, &pastry_speed::PASTRY_SPEED];
+pub const ALL: &[&Scenario] = &[
+    &pastry_hops::PASTRY_HOPS,
+    &pastry_hops::PASTRY_DISTANCE,
+    &pastry_speed::PASTRY_SPEED,
+    &pastry_tables::PASTRY_TABLES,
+    &pastry_replicas::PASTRY_REPLICAS,
+    &pastry_failures::PASTRY_FAILURES,
+    &join_cost::JOIN_COST,
+    &limits::LIMITS,
+];
 
 /// Returns the scenario with this name.
 pub fn find(name: &str) -> Option<&'static Scenario> {
     ALL.iter().find(|scenario| scenario.name == name).copied()
+}
+
+/// How often neighbours look after each other in experiments where nobody dies and messages are counted: never.
+const UNDISTURBED: Duration = Duration::from_secs(30 * 86_400);
+/// How long after a join the last message it caused has arrived.
+const AFTERMATH: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::Unwatched;
+    use crate::report::Report;
+
+    /// Runs a scenario with other values than the paper's.
+    pub(super) fn run(scenario: &Scenario, given: &[(&str, &str)]) -> Report {
+        let given = given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let (report, halt) = scenario.run(&given, 1, &mut Unwatched).unwrap();
+        assert_eq!(halt, None);
+        report
+    }
+
+    /// Returns one of the figures.
+    pub(super) fn figure(report: &Report, name: &str) -> f64 {
+        let figure = report.figures.iter().find(|figure| figure.name == name);
+        figure.unwrap_or_else(|| panic!("there is a figure {name:?}")).ours
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let names: std::collections::BTreeSet<&str> = ALL.iter().map(|scenario| scenario.name).collect();
+        assert_eq!(names.len(), ALL.len());
+        assert!(find("pastry-hops").is_some() && find("pastry").is_none());
+    }
 }
