@@ -191,15 +191,18 @@ impl SetUp {
     /// Draws the settings of a run: small leaf sets and short leases of several kinds, so that much happens in a minute.
     fn settings(&self, dice: &mut SeededDice) -> Settings {
         let mut one_of = |choices: [u64; 3]| choices[dice.below(3)];
+        let leaf_set = one_of([4, 8, 16]);
         Settings {
             ownership: self.ownership,
-            leaf_set: one_of([4, 8, 16]) as u16,
+            leaf_set: leaf_set as u16,
             replicas: 1,
             neighbourhood: 8,
             lease: Duration::from_secs(one_of([1, 4, 10])),
             drift_percent: one_of([1, 5, 20]) as u8,
             heartbeat: Duration::from_millis(one_of([500, 500, 2000])),
-            leaf_exchange: Duration::from_secs(one_of([3, 3, 10])),
+            // A dead leaf that is nobody's neighbour is found when it is drawn for an exchange: every 16 s on average,
+            // so that the deadline is eleven times that.
+            leaf_exchange: Duration::from_millis(16_000 / leaf_set),
             row_swap: Duration::from_secs(20),
             join_backoff_max: Duration::from_secs(10),
             without: self.without,

@@ -1,6 +1,7 @@
 //! The second phase: nothing goes wrong any more, and everything must become well.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kringle_core::dice::SeededDice;
@@ -18,7 +19,7 @@ use crate::world::World;
 /// How often the ring is looked at until it is whole.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How long a question may stay unanswered.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(25);
 /// Questions asked of each node.
 const QUESTIONS: usize = 3;
 
@@ -32,7 +33,7 @@ pub(super) fn come(
     time: &Cell<Time>,
 ) -> Result<(), Broken> {
     watcher.moved();
-    watcher.mended();
+    watcher.mended(world);
     let start = world.now();
     let keys: Vec<Key> = (0..20).map(|_| random_key(dice)).collect();
     loop {
@@ -109,13 +110,17 @@ fn ask(world: &mut World, dice: &mut SeededDice, watcher: &mut Watcher) -> Resul
             asked.push((request, *node, key));
         }
     }
-    world.run_until(PATIENCE, |world| world.answers() >= asked.len());
-    let replies = world.take_replies();
+    let end = world.now().after(PATIENCE);
+    let mut replies = BTreeMap::new();
+    while replies.len() < asked.len() && world.now() < end {
+        world.run_watched(LOOK_EVERY, |world| watcher.look(world))?;
+        let new = world.take_replies().into_iter().filter(|answered| answered.request >= asked[0].0);
+        replies.extend(new.map(|answered| (answered.request, answered.reply)));
+    }
     for (request, node, key) in &asked {
         watcher.count(Invariant::Lookups);
         let owner: Option<NodeId> = places.owner(*key).map(|(id, _)| id);
-        let answered = replies.iter().find(|answered| answered.request == *request);
-        let root = match answered.map(|answered| &answered.reply) {
+        let root = match replies.get(request) {
             Some(Ok(Reply::Found { root, .. } | Reply::Delivered { root, .. })) => root,
             other => {
                 let problem = format!("node {node} asked for {key} and got {other:?}");

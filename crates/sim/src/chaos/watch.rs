@@ -29,7 +29,7 @@ pub(super) struct Watcher {
     events: u64,
     /// On which side of a partition each node was; nobody is judged together with the other side before the ring is
     /// whole again.
-    parts: Option<Vec<u32>>,
+    parts: Option<Vec<Option<u32>>>,
     mended: bool,
 }
 
@@ -54,13 +54,16 @@ impl Watcher {
 
     /// The network is split.
     pub(super) fn split(&mut self, world: &World) {
-        self.parts = Some((0..world.len() as u32).map(|node| world.network.group(node)).collect());
+        self.parts = Some((0..world.len() as u32).map(|node| Some(world.network.group(node))).collect());
         self.mended = false;
     }
 
     /// The network is one again; the ring is not yet.
-    pub(super) fn mended(&mut self) {
+    pub(super) fn mended(&mut self, world: &World) {
         self.mended = true;
+        for (node, running) in world.running() {
+            self.may_change_sides(node, running.status());
+        }
     }
 
     /// Says whether nodes of two former sides of a partition may not know each other yet.
@@ -85,9 +88,10 @@ impl Watcher {
         }
         self.seen = world.handled();
         let node = world.touched();
-        if let Some(node) = world.node(node) {
+        if let Some(running) = world.node(node) {
             self.count(Invariant::NodeRules);
-            node.check_invariants(&self.limits);
+            running.check_invariants(&self.limits);
+            self.may_change_sides(node, running.status());
         }
         self.events += 1;
         if self.ownership == Ownership::Hint {
@@ -99,7 +103,7 @@ impl Watcher {
         let part = |node: u32| match &self.parts {
             None => Some(0),
             // Who came later may be on either side.
-            Some(parts) => parts.get(node as usize).copied(),
+            Some(parts) => parts.get(node as usize).copied().flatten(),
         };
         let broken = if self.events.is_multiple_of(WHOLE_EVERY) {
             (one_deliverer(world, part), lease_holders_are_known(world))
@@ -109,6 +113,17 @@ impl Watcher {
         };
         broken.0.map_err(|problem| (Invariant::OneDeliverer, problem))?;
         broken.1.map_err(|problem| (Invariant::KnownHolders, problem))
+    }
+
+    /// Who has lost its ring while two rings are within reach may join either.
+    fn may_change_sides(&mut self, node: u32, status: Status) {
+        let lost = !matches!(status, Status::Ok | Status::Ready);
+        if let Some(part) = self.parts.as_mut().and_then(|parts| parts.get_mut(node as usize))
+            && self.mended
+            && lost
+        {
+            *part = None;
+        }
     }
 
     pub(super) fn count(&mut self, invariant: Invariant) {

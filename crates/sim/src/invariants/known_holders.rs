@@ -39,7 +39,9 @@ pub fn holders_are_known(nodes: &[(&Node, Time)]) -> Result<(), String> {
     nodes.iter().try_for_each(|(holder, now)| {
         // Two lives of a node may be there at once.
         let lessors = holder.overlay().as_pastry().map_or([None; 2], |pastry| pastry.lessors(*now));
-        let same = |other: &Node| lessors.iter().flatten().any(|one| *one == (other.me().id, other.me().incarnation));
+        let same = |other: &Node| {
+            lessors.iter().flatten().any(|one| *one == (other.me().id, other.me().incarnation))
+        };
         holder_is_known(holder, *now, |id| {
             nodes.iter().map(|(other, _)| *other).find(|other| other.me().id == id && same(other))
         })

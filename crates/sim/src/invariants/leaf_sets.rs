@@ -62,9 +62,12 @@ fn is_plainly_exact(node: &Node, places: &Places, side: usize) -> bool {
         return leaf_set.members().iter().all(|leaf| places.find(leaf.id).is_some());
     }
     let Ok(at) = all.binary_search_by_key(&me, |(id, _)| *id) else { return false };
-    let right = leaf_set.right().enumerate().all(|(step, leaf)| leaf.id == all[(at + step + 1) % all.len()].0);
-    let left =
-        leaf_set.left().enumerate().all(|(step, leaf)| leaf.id == all[(at + all.len() - step - 1) % all.len()].0);
+    let right =
+        leaf_set.right().enumerate().all(|(step, leaf)| leaf.id == all[(at + step + 1) % all.len()].0);
+    let left = leaf_set
+        .left()
+        .enumerate()
+        .all(|(step, leaf)| leaf.id == all[(at + all.len() - step - 1) % all.len()].0);
     right && left && leaf_set.right().len() == side
 }
 
