@@ -86,19 +86,6 @@ impl Faults {
         self.bury(world, watcher);
         let (kind, name) = self.kinds[dice.below(self.kinds.len())];
         if self.happens(kind, world, dice, watcher) {
-            if std::env::var("CHAOS_LOG").is_ok() {
-                let st: Vec<_> = world
-                    .running()
-                    .map(|(i, n)| (i, n.me().id.to_string()[..4].to_owned(), n.status(), world.is_paused(i)))
-                    .collect();
-                eprintln!(
-                    "{:?} {name} cuts {:?} part {:?} loss {} {st:?}",
-                    world.now(),
-                    self.cuts,
-                    watcher.is_split(),
-                    world.network.loss_per_million
-                );
-            }
             *self.drawn.entry(name).or_default() += 1;
         }
         watcher.look(world)
@@ -114,9 +101,6 @@ impl Faults {
         let count = world.len();
         let node = dice.below(count) as u32;
         let other = (node + 1 + dice.below(count - 1) as u32) % count as u32;
-        if std::env::var("CHAOS_LOG").is_ok() {
-            eprintln!("{:?} try {kind:?} {node} {other}", world.now());
-        }
         let network = &mut world.network;
         match kind {
             Kind::Loss => network.loss_per_million = dice.below(100_000) as u32,
@@ -140,7 +124,7 @@ impl Faults {
                 }
             }
             Kind::Partition => {
-                if watcher.is_split() || std::env::var("CHAOS_NOPART").is_ok() {
+                if watcher.is_split() {
                     return false;
                 }
                 let groups: Vec<u8> = (0..count).map(|_| dice.below(2) as u8).collect();

@@ -183,8 +183,10 @@ impl SetUp {
     pub fn replay(&self, seed: u64) -> String {
         let ownership = if self.ownership == Ownership::Lease { "lease" } else { "hint" };
         let (nodes, millis) = (self.nodes, self.duration.as_millis());
+        let planted = self.without.is_some() || self.sabotage.is_some() || self.limits.is_some();
+        let planted = if planted { "  # with the bug its test plants" } else { "" };
         format!(
-            "kringle sim run chaos --seed {seed} --nodes {nodes} --duration {millis}ms --ownership {ownership}"
+            "kringle sim run chaos --seed {seed} --nodes {nodes} --duration {millis}ms --ownership {ownership}{planted}"
         )
     }
 

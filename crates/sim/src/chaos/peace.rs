@@ -78,10 +78,12 @@ fn judge(world: &World, keys: &[Key], watcher: &mut Watcher) -> Result<(), Broke
         return Err((Invariant::Ready, format!("not ready: {unready:?}")));
     }
     watcher.count(Invariant::OneRoot);
+    // Every id, and the points at which one node's part ends and the next one's begins.
+    let places = Places::of_ready(world);
     let mut telling: Vec<Key> = keys.to_vec();
-    for (_, node) in world.ready() {
-        let id = node.me().id;
-        telling.extend([id, id.plus(1), id.minus(1)]);
+    for (at, (id, _)) in places.all().iter().enumerate() {
+        let middle = id.middle_to(places.all()[(at + 1) % places.len()].0);
+        telling.extend([*id, middle, middle.plus(1)]);
     }
     one_root_per_key(world, &telling).map_err(|problem| (Invariant::OneRoot, problem))?;
     watcher.count(Invariant::LeafSets);
