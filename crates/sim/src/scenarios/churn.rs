@@ -115,6 +115,8 @@ struct Ring {
     right: u64,
     wrong: u64,
     lost: u64,
+    /// Why, as far as somebody said so.
+    reasons: BTreeMap<String, u64>,
     /// Whoever asked was gone before the answer came.
     orphaned: u64,
     hops: Histogram,
@@ -125,6 +127,8 @@ struct Ring {
     /// The same without what was lost to silent hops.
     travelled: f64,
     node_seconds: f64,
+    /// Members of a leaf set that are gone, per node, when the run ended.
+    dead_leaves: f64,
     control: u64,
     stretches: Vec<Stretch>,
 }
@@ -156,6 +160,8 @@ impl Ring {
             right: 0,
             wrong: 0,
             lost: 0,
+            reasons: BTreeMap::new(),
+            dead_leaves: 0.0,
             orphaned: 0,
             hops: Histogram::new("hops of lookups under churn"),
             join_waits: Histogram::new("milliseconds a join takes"),
@@ -214,6 +220,7 @@ impl Ring {
             }
         }
         self.control = control(world) - begun;
+        self.dead_leaves = dead_leaves(world);
         // The last lookups have their time, too; nobody comes or goes meanwhile.
         for _ in 0..DEADLINE.as_secs() + 1 {
             lab.progress("the last answers come", 1.0)?;
@@ -297,9 +304,15 @@ impl Ring {
                 continue;
             }
             let Some(asked) = self.open.remove(&request) else { continue };
-            let Ok(Reply::Found { root, hops, path, .. }) = reply else {
-                self.lost += 1;
-                continue;
+            let (root, hops, path) = match reply {
+                Ok(Reply::Found { root, hops, path, .. }) => (root, hops, path),
+                other => {
+                    self.lost += 1;
+                    let reason =
+                        other.map_or_else(|failure| format!("{failure:?}"), |reply| format!("{reply:?}"));
+                    *self.reasons.entry(reason).or_default() += 1;
+                    continue;
+                }
             };
             if self.is_right(&asked, root.id) {
                 self.right += 1;
@@ -351,6 +364,7 @@ impl Ring {
             Figure::new("share of lookups lost", share(self.lost), 7, ""),
             Figure::new("lookups", self.asked as f64, 0, ""),
             Figure::new("mean hops", self.hops.mean(), 3, "hops"),
+            Figure::new("dead leaves per node at the end", self.dead_leaves, 2, ""),
             Figure::new("joins", self.joins as f64, 0, ""),
             Figure::new("leaves", self.leaves as f64, 0, ""),
             Figure::new("median join", self.join_waits.quantile(0.5) as f64, 0, "ms"),
@@ -361,6 +375,16 @@ impl Ring {
         let rows = rows.map(|(name, count)| vec![name.clone(), count.to_string()]).collect();
         let columns = ["message", "sent, the joins of the founders included"].map(str::to_owned).to_vec();
         report.tables.push(Table { title: "Messages by kind".to_owned(), columns, rows });
+        if !self.reasons.is_empty() {
+            let rows = self.reasons.iter().map(|(why, count)| vec![why.clone(), count.to_string()]).collect();
+            let columns = ["failure", "lookups"].map(str::to_owned).to_vec();
+            report.tables.push(Table { title: "Why lookups were lost".to_owned(), columns, rows });
+            report.remarks.push(
+                "an answer is sent once and straight: where messages are lost, so are some answers to lookups that \
+                 arrived, and these count as lost"
+                    .to_owned(),
+            );
+        }
         let curve = |name: &str, title: &str, label: &str, of: fn(&Stretch) -> f64| Plot {
             name: name.to_owned(),
             title: title.to_owned(),
@@ -407,6 +431,17 @@ impl Ring {
     }
 }
 
+/// Members of leaf sets that are not there any more, per node.
+fn dead_leaves(world: &World) -> f64 {
+    let (mut dead, mut nodes) = (0, 0);
+    for pastry in world.ready().filter_map(|(_, node)| node.overlay().as_pastry()) {
+        let leaves = pastry.router().leaf_set().members();
+        dead += leaves.iter().filter(|leaf| world.node(leaf.addr.0).is_none()).count();
+        nodes += 1;
+    }
+    dead as f64 / f64::from(nodes.max(1))
+}
+
 fn control(world: &World) -> u64 {
     let kinds = BodyKind::ALL.iter().filter(|kind| !ASKING.contains(kind));
     kinds.map(|kind| world.tally.messages(*kind)).sum()
@@ -442,6 +477,7 @@ mod tests {
             assert!(figure(&report, "share of lookups wrong") <= 0.01);
             assert!((1.0..4.0).contains(&figure(&report, "relative delay penalty")));
             assert!(figure(&report, "control messages per second and node") > 0.1);
+            assert!(figure(&report, "dead leaves per node at the end") < 16.0);
             let live = &report.plots[1].series[0].points;
             assert!(live.iter().all(|(_, nodes)| (75.0..300.0).contains(nodes)), "{live:?}");
             assert_eq!((report.plots[0].series[0].points.len(), report.worlds.len()), (60, 1));

@@ -121,7 +121,7 @@ fn ask(
     let (lookups, span) = (lab.count(LOOKUPS), lab.params.span(DURATION));
     let places = Places::of_ready(world);
     let beats = (span.as_millis() / BEAT.as_millis()).max(1) as usize;
-    let mut seconds = vec![Second::default(); (beats + 9) / 10];
+    let mut seconds = vec![Second::default(); beats.div_ceil(10)];
     let mut asked: Vec<Asked> = Vec::with_capacity(lookups);
     let mut first = None;
     let (mut hops, mut waits) =
