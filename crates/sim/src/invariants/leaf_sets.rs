@@ -39,9 +39,14 @@ pub fn leaf_sets_are_exact(world: &World) -> Result<(), String> {
 
 /// Counts the ready nodes whose leaf sets are exact.
 pub fn exact_leaf_sets(world: &World) -> usize {
-    let places = Places::of_ready(world);
+    exact_leaf_sets_among(world, |_| true)
+}
+
+/// Counts the nodes whose leaf sets are exact, as if there were only some of the ready nodes.
+pub fn exact_leaf_sets_among(world: &World, some: impl Fn(u32) -> bool) -> usize {
+    let places = Places::of_some(world, &some);
     let side = world.config().leaf_side();
-    world.ready().filter(|(_, node)| is_exact(node, &places, side)).count()
+    world.ready().filter(|(index, node)| some(*index) && is_exact(node, &places, side)).count()
 }
 
 fn is_exact(node: &Node, places: &Places, side: usize) -> bool {

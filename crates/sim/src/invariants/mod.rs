@@ -9,7 +9,7 @@ mod one_root;
 mod places;
 
 pub use known_holders::{holders_are_known, lease_holders_are_known, lease_holders_beside};
-pub use leaf_sets::{exact_leaf_sets, leaf_sets_are_exact, true_leaves};
+pub use leaf_sets::{exact_leaf_sets, exact_leaf_sets_among, leaf_sets_are_exact, true_leaves};
 pub use one_deliverer::{one_deliverer, one_deliverer_beside, one_deliverer_per_key, telling_keys};
 pub use one_root::{one_root_per_key, owner};
 pub use places::Places;

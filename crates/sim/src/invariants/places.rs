@@ -19,6 +19,12 @@ impl Places {
         Places::new(world.ready().map(|(index, node)| (node.me().id, index)))
     }
 
+    /// Takes down where some of the ready nodes are.
+    pub fn of_some(world: &World, some: impl Fn(u32) -> bool) -> Places {
+        let ready = world.ready().filter(|(index, _)| some(*index));
+        Places::new(ready.map(|(index, node)| (node.me().id, index)))
+    }
+
     fn new(nodes: impl Iterator<Item = (Id, u32)>) -> Places {
         let mut sorted: Vec<(Id, u32)> = nodes.collect();
         sorted.sort_unstable();
