@@ -74,3 +74,30 @@ impl Places {
         left.chain(right)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kringle_core::dice::{Dice, SeededDice};
+
+    use super::*;
+
+    #[test]
+    fn owners_and_neighbours_are_those_of_a_plain_search() {
+        let mut dice = SeededDice::new(1);
+        for count in 1..12 {
+            let ids: Vec<Id> = (0..count).map(|_| Id::new(u128::from(dice.roll()) << 64)).collect();
+            let places = Places::new(ids.iter().copied().zip(0..));
+            for key in (0..50).map(|_| Id::new(u128::from(dice.roll()) << 64)).chain(ids.clone()) {
+                let nearest = ids.iter().copied().min_by_key(|id| key.closeness(*id));
+                assert_eq!(places.owner(key).map(|(id, _)| id), nearest);
+                let mut others: Vec<Id> = ids.iter().copied().filter(|id| *id != key).collect();
+                others.sort_by_key(|id| id.clockwise_to(key));
+                let beside: Vec<Id> = places.beside(key, 3).map(|node| ids[node as usize]).collect();
+                let left = others.iter().take(3);
+                let right = others.iter().skip(3).rev().take(3);
+                assert_eq!(beside, left.chain(right).copied().collect::<Vec<_>>());
+            }
+        }
+        assert_eq!(Places::default().owner(Id::ZERO), None);
+    }
+}
