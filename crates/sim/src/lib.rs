@@ -5,6 +5,7 @@
 //! for all nodes together; [`conformance`] is what every overlay must show, written once. [`scenarios`] are experiments
 //! that run in a [`lab`] and end in a [`report`], beside what a [`model`] with perfect tables says is possible.
 
+pub mod chaos;
 pub mod churn;
 pub mod conformance;
 pub mod invariants;

@@ -1,5 +1,6 @@
 //! The world: nodes, a clock, an event queue. `step` is the whole simulator.
 
+mod clocks;
 mod held;
 mod stops;
 
@@ -20,6 +21,7 @@ use kringle_core::records::NoRecords;
 use kringle_core::time::Time;
 use kringle_core::wire;
 
+use self::clocks::Clock;
 use self::held::{Held, SlotDice};
 pub use self::held::{HeldMessage, StillDice};
 use crate::network::{Network, Topology};
@@ -58,6 +60,8 @@ pub struct World {
     held: Option<Box<Held>>,
     trace: u64,
     handled: u64,
+    /// The node that handled the last of them.
+    touched: u32,
     /// How many events are left of those whose memory was read ahead.
     warm: usize,
 }
@@ -76,8 +80,8 @@ struct Slot {
     /// Counts crashes and restarts: what was meant for an earlier life does not arrive.
     life: u32,
     paused: Option<Box<stops::Paused>>,
-    /// By how much this place's clock is behind.
-    lag: Duration,
+    /// The clock of this place, if it does not show the time of the world.
+    clock: Option<Box<Clock>>,
     node: Option<Node>,
     contact: Contact,
     dice: SlotDice,
@@ -195,6 +199,7 @@ impl World {
             held: None,
             trace: 0xcbf2_9ce4_8422_2325,
             handled: 0,
+            touched: 0,
             warm: 0,
         }
     }
@@ -219,6 +224,11 @@ impl World {
         self.handled
     }
 
+    /// Returns the node that handled the last input.
+    pub fn touched(&self) -> u32 {
+        self.touched
+    }
+
     /// Returns how many events are pending.
     pub fn pending(&self) -> usize {
         self.queue.len()
@@ -237,7 +247,7 @@ impl World {
             due: NEVER,
             life: 0,
             paused: None,
-            lag: Duration::ZERO,
+            clock: None,
             node,
             contact,
             dice,
@@ -352,7 +362,7 @@ impl World {
         let slot = &mut self.slots[node as usize];
         let Some(running) = &mut slot.node else { return };
         let mut cx = Ctx {
-            now: stops::behind(self.now, slot.lag),
+            now: slot.clock.as_ref().map_or(self.now, |clock| clock.at(self.now)),
             config: &self.config,
             dice: slot.dice.for_a_call(),
             records: &NoRecords,
@@ -360,6 +370,7 @@ impl World {
         };
         running.handle(input, &mut cx);
         self.handled += 1;
+        self.touched = node;
         if self.check {
             running.check_invariants(&self.config);
         }
@@ -389,7 +400,7 @@ impl World {
             }
             Output::SetTimer { timer, at } => {
                 let slot = &mut self.slots[node as usize];
-                let at = at.after(slot.lag).max(self.now);
+                let at = slot.clock.as_ref().map_or(at, |clock| clock.when(at)).max(self.now);
                 slot.timers[timer as usize] = at;
                 slot.due = slot.due.min(at);
                 let life = slot.life;

@@ -62,7 +62,7 @@ fn silence_of_an_earlier_life_does_not_bury_the_later() {
 }
 
 #[test]
-fn nobody_is_dead_before_relays_were_asked() {
+fn a_node_that_is_no_leaf_dies_by_our_own_probes_alone() {
     let mut node = full_sides();
     let k = peer(0x1900_0000);
     node.introduce(k);
@@ -80,13 +80,9 @@ fn nobody_is_dead_before_relays_were_asked() {
             .filter(|(_, body)| matches!(body, Body::PingVia { target, .. } if *target == k))
             .count()
     };
-    assert!(
-        count(&outputs, Note::Died(k)) == 0 || about(&outputs) > 0,
-        "died {}, relays asked about it: {}, suspected {}",
-        count(&outputs, Note::Died(k)),
-        about(&outputs),
-        count(&outputs, Note::Suspected(k))
-    );
+    assert_eq!((count(&outputs, Note::Died(k)), about(&outputs)), (1, 0));
+    assert_eq!(count(&outputs, Note::Suspected(k)), 1, "doubted before");
+    assert!(!node.knows(k));
 }
 
 #[test]

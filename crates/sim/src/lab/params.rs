@@ -75,6 +75,8 @@ params! {
     SESSION = "session", Kind::Span(1.0, 3e7), "mean time a node stays";
     /// Duration.
     DURATION = "duration", Kind::Span(0.1, 3e7), "simulated time that is measured";
+    /// Split.
+    SPLIT = "split", Kind::Span(1.0, 1e6), "how long the network is split in two";
 }
 
 /// The values of a scenario's parameters, checked.

@@ -1,12 +1,16 @@
 //! The experiments. One file each; see `docs/simulator.md` for how to write one.
 
+mod chaos;
+mod churn;
 mod join_cost;
 mod limits;
+mod mass_failure;
 mod pastry_failures;
 mod pastry_hops;
 mod pastry_replicas;
 mod pastry_speed;
 mod pastry_tables;
+mod split_heal;
 
 use std::time::Duration;
 
@@ -22,6 +26,10 @@ pub const ALL: &[&Scenario] = &[
     &pastry_failures::PASTRY_FAILURES,
     &join_cost::JOIN_COST,
     &limits::LIMITS,
+    &mass_failure::MASS_FAILURE,
+    &split_heal::SPLIT_HEAL,
+    &churn::CHURN_SCENARIO,
+    &chaos::CHAOS,
 ];
 
 /// Returns the scenario with this name.

@@ -20,7 +20,7 @@ pub(super) const PASTRY_TABLES: Scenario = Scenario {
     anchor: "Pastry (Middleware 2001), experiment E5: 5,000 nodes join one by one, b=4, L=16, M=32; levels 0 to 3",
     params: &[
         (NODES, "5000"),
-        (ROUNDS, "4"),
+        (ROUNDS, "8"),
         (BASE, "4"),
         (LEAF_SET, "16"),
         (NEIGHBOURHOOD, "32"),

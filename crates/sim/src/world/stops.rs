@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use kringle_core::config::Safeguard;
-use kringle_core::edge::{Input, Timer};
+use kringle_core::edge::Input;
 use kringle_core::message::Routed;
 use kringle_core::time::Time;
 
-use super::{Alarm, NEVER, World};
-use crate::queue::Either;
+use super::{NEVER, World};
 
 /// What waits for a node that is stopped.
 #[derive(Default)]
@@ -19,17 +18,7 @@ pub(super) struct Paused {
     pub(super) arrived: Vec<Input>,
 }
 
-/// What a clock shows that is behind by `lag`.
-pub(super) fn behind(now: Time, lag: Duration) -> Time {
-    Time::ZERO.after(now.since(Time::ZERO.after(lag)))
-}
-
 impl World {
-    /// Returns what a node's clock shows.
-    pub fn clock(&self, node: u32) -> Time {
-        behind(self.now, self.slots[node as usize].lag)
-    }
-
     /// Stops a node in its tracks, as SIGSTOP does: it neither hears nor acts, and does not know.
     pub fn pause(&mut self, node: u32) {
         let now = self.now;
@@ -87,21 +76,6 @@ impl World {
     pub fn set_wall_clock_back(&mut self, node: u32, by: Duration) {
         if !self.config.rule(Safeguard::SteadyClock) {
             self.set_back(node, by);
-        }
-    }
-
-    /// A clock is behind by so much more, and so is everything planned by it.
-    fn set_back(&mut self, node: u32, by: Duration) {
-        let slot = &mut self.slots[node as usize];
-        slot.lag += by;
-        let life = slot.life;
-        for timer in Timer::ALL {
-            let at = &mut slot.timers[*timer as usize];
-            if *at != NEVER {
-                *at = at.after(by).max(self.now);
-                self.queue.push(*at, self.pushed, Either::Small(Alarm::Fires { node, life, timer: *timer }));
-                self.pushed += 1;
-            }
         }
     }
 }

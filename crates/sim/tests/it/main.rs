@@ -1,5 +1,6 @@
 //! Rings of many nodes, each behaviour from one seed.
 
+mod chaos;
 mod churn;
 mod conformance;
 mod determinism;

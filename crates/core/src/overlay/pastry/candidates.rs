@@ -36,7 +36,8 @@ impl Pastry {
             self.probe(known.unwrap_or(contact), why.and(side), cx);
             return;
         }
-        if known.is_some() || self.prober.is_open(contact.id) {
+        let unmeasured = source == Source::Elsewhere && self.is_unmeasured(contact.id, cx.config);
+        if known.is_some() && !unmeasured || self.prober.is_open(contact.id) {
             return;
         }
         let measured = self.cache.get(contact.id, cx.now, cx.config.proximity_age);
@@ -54,9 +55,17 @@ impl Pastry {
         if self.status == Status::Ready && !self.budget.take(PING_BYTES, cx) {
             return;
         }
-        // It is in no table, so nothing more is known of its distance.
+        // No table knows its distance, so nothing more is known of it.
         let wait = patience(measured, cx.config);
-        self.probe_within(contact, why.and(Why::VET), wait, cx);
+        self.probe_within(known.unwrap_or(contact), why.and(Why::VET), wait, cx);
+    }
+
+    /// Says whether a node that is known was never measured: a newcomer that made itself known to its leaves, or a leaf
+    /// that had to go. It may be the nearest for its cell.
+    fn is_unmeasured(&self, id: NodeId, config: &Config) -> bool {
+        config.metric == Metric::RoundTrip
+            && self.status == Status::Ready
+            && self.router.proximity(id).is_none()
     }
 
     /// A peer has told of a node and how near that is to it. If the peer is near and the node is far from it, or the

@@ -32,12 +32,13 @@ impl Pastry {
         self.prober = prober;
         for (peer, nonce, why, last) in due.again {
             self.send_probe(peer, nonce, why, cx);
-            if last && why.has(Why::WATCH) {
+            // Only a leaf's death changes who answers for what. Whoever else does not answer us is of no use to us.
+            if last && why.has(Why::WATCH) && self.router.leaf_set().get(peer.id).is_some() {
                 self.ask_relays(peer, nonce, cx);
             }
         }
         for (peer, why) in due.failed {
-            // Silence of another address or an earlier life says nothing about whom we know; and nobody is dead before
+            // Silence of another address or an earlier life says nothing about whom we know; and no leaf is dead before
             // others were asked, which only happens for those who are watched.
             match self.router.get(peer.id) {
                 Some(known) if known != peer => {}
