@@ -257,10 +257,11 @@ impl Node {
         }
     }
 
-    /// Reads what handling a message of this peer will read, and returns something made of it. A driver of very many
-    /// nodes asks several of them before it hands over their inputs: then their memory is fetched at the same time.
-    pub fn warm_up(&self, peer: NodeId) -> u32 {
-        self.overlay.as_pastry().map_or(0, |pastry| pastry.router().warm_up(peer))
+    /// Reads what handling a message reads, and returns something made of it: the node's own fields, or what it would
+    /// look up about the sender. A driver of very many nodes asks several of them before it hands over their inputs:
+    /// then their memory is fetched at the same time.
+    pub fn warm_up(&self, peer: Option<NodeId>) -> u32 {
+        self.overlay.as_pastry().map_or(0, |pastry| pastry.warm_up(peer))
     }
 
     /// Returns this node.

@@ -81,7 +81,7 @@ fn ring(options: &Options) -> World {
     world.network.topology = Topology::Plane { side: Duration::from_millis(50) };
     world.check = false;
     let start = Instant::now();
-    world.grow_in_waves(options.nodes, |world| {
+    world.grow_together(options.nodes, |world| {
         if std::io::stderr().is_terminal() {
             eprint!("\rbuilding  {:>9} of {} nodes   {:.0?} ", world.len(), options.nodes, start.elapsed());
         }

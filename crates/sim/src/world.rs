@@ -1,6 +1,7 @@
 //! The world: nodes, a clock, an event queue. `step` is the whole simulator.
 
 mod clocks;
+mod growth;
 mod held;
 mod stops;
 
@@ -91,14 +92,9 @@ struct Slot {
 /// Names of independent streams of chance within one seed.
 const IDS: u64 = 1 << 40;
 const SEEDS: u64 = 2 << 40;
-const ROUNDS: u64 = 4 << 40;
 
 /// How many events are looked at together before they are handled.
 const WARM: usize = 16;
-
-/// Nodes that join in a wave do so within this span, in so many steps.
-const WAVE_SPAN: Duration = Duration::from_secs(1);
-const WAVE_STEPS: usize = 50;
 
 /// A timer that is not set.
 const NEVER: Time = Time::from_micros(u64::MAX);
@@ -585,14 +581,14 @@ impl World {
         for arrival in (0..WARM).filter_map(|ahead| self.queue.upcoming(ahead)) {
             let slot = &self.slots[arrival.to as usize];
             read ^= slot.life ^ slot.contact.addr.0 ^ slot.timers[0].micros() as u32;
-            read ^= slot.node.as_ref().map_or(0, |node| node.status() as u32);
+            read ^= slot.node.as_ref().map_or(0, |node| node.warm_up(None));
         }
         for arrival in (0..WARM).filter_map(|ahead| self.queue.upcoming(ahead)) {
             let about = match &arrival.input {
                 Input::Message { from, .. } => from.id,
                 _ => continue,
             };
-            read ^= self.slots[arrival.to as usize].node.as_ref().map_or(0, |node| node.warm_up(about));
+            read ^= self.slots[arrival.to as usize].node.as_ref().map_or(0, |node| node.warm_up(Some(about)));
         }
         std::hint::black_box(read);
     }
@@ -628,80 +624,6 @@ impl World {
                 return false;
             }
             self.run_for(Duration::from_millis(100).min(end.since(self.now)));
-        }
-    }
-
-    /// Lets `count` more nodes with random ids join one after the other, each through a random earlier one, as fast as
-    /// they can. The first node of an empty world starts the ring.
-    ///
-    /// # Panics
-    /// If a join does not end within ten simulated minutes.
-    pub fn grow(&mut self, count: usize) {
-        for _ in 0..count {
-            let node = self.spawn_random();
-            let request = match node {
-                0 => self.create(node),
-                _ => {
-                    let mut dice = SeededDice::derive(self.seed ^ SEEDS, node.into());
-                    let seed = dice.below(node as usize) as u32;
-                    self.join(node, &[seed])
-                }
-            };
-            let reply = self.finish(request);
-            assert_eq!(reply, Ok(Reply::Joined), "node {node} joins (seed {})", self.seed);
-        }
-    }
-
-    /// Lets nodes join in waves until there are `count`, each wave an eighth of the ring, through random nodes. Far
-    /// faster than one by one, since a ring that waits has to be kept up all the while. Calls back after each wave, and
-    /// stops if told so.
-    ///
-    /// # Panics
-    /// If a wave has not joined within ten simulated minutes.
-    pub fn grow_in_waves(&mut self, count: usize, mut go_on: impl FnMut(&World) -> bool) {
-        if self.is_empty() {
-            self.grow(1);
-        }
-        let mut dice = SeededDice::derive(self.seed, SEEDS);
-        while self.len() < count {
-            let present = self.len();
-            let wave = (present / 8).max(1).min(count - present);
-            for joiner in 0..wave {
-                let node = self.spawn_random();
-                let seeds = [dice.below(present) as u32, dice.below(present) as u32];
-                self.join(node, &seeds);
-                // Not all at the same moment: each has a hundred messages under way for a round trip or two.
-                if joiner % (wave / WAVE_STEPS + 1) == wave / WAVE_STEPS {
-                    self.run_for(WAVE_SPAN / WAVE_STEPS as u32);
-                }
-            }
-            let joined = self.run_until(Duration::from_secs(600), |world| {
-                world.slots[present..]
-                    .iter()
-                    .all(|slot| slot.node.as_ref().is_some_and(|node| node.status() == Status::Ready))
-            });
-            assert!(joined, "a wave of {wave} joins within ten minutes (seed {})", self.seed);
-            self.replies.clear();
-            if !go_on(self) {
-                return;
-            }
-        }
-    }
-
-    /// Makes a timer of every ready node due within a span, each at its own time. Upkeep that would be spread over
-    /// minutes happens in a round of its own this way.
-    pub fn hasten(&mut self, timer: Timer, within: Duration) {
-        let mut dice = SeededDice::derive(self.seed, ROUNDS ^ self.now.micros());
-        for node in 0..self.slots.len() as u32 {
-            let span = Duration::from_micros(dice.below(within.as_micros() as usize + 1) as u64);
-            let slot = &mut self.slots[node as usize];
-            if slot.node.as_ref().is_none_or(|node| node.status() != Status::Ready) {
-                continue;
-            }
-            let (at, life) = (self.now.after(span), slot.life);
-            slot.timers[timer as usize] = at;
-            slot.due = slot.due.min(at);
-            self.push(at, Either::Small(Alarm::Fires { node, life, timer }));
         }
     }
 

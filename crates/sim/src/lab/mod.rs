@@ -154,7 +154,7 @@ impl Lab<'_> {
             spares: or(params::SPARES, lab.spares.into()) as u8,
             replicas: 0,
             ownership: if leases { Ownership::Lease } else { Ownership::Hint },
-            heartbeat: Duration::from_secs(30),
+            heartbeat: Duration::from_secs(60),
             leaf_exchange: never,
             row_swap: never,
             neighbourhood_exchange: never,

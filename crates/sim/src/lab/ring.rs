@@ -1,16 +1,17 @@
 //! What most scenarios do: let a ring grow, keep it up for some rounds, send messages through it and measure them.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kringle_core::dice::{Dice, SeededDice};
 use kringle_core::edge::{Command, Reply, Timer};
 use kringle_core::id::Key;
+use kringle_core::node::Node;
 use kringle_core::overlay::pastry::router::Router;
 
 use super::params::{LOSS, NETWORK};
 use super::{Halt, Lab};
 use crate::network::{Network, Topology};
-use crate::report::Histogram;
+use crate::report::{Figure, Histogram, Want};
 use crate::world::World;
 
 /// What became of many lookups.
@@ -109,11 +110,43 @@ impl Lab<'_> {
         let step = format!("{count} nodes join");
         self.progress(&step, 0.0)?;
         let mut outcome = Ok(());
-        world.grow_in_waves(count, |world| {
+        let start = Instant::now();
+        let (before, handled) = (world.len(), world.handled());
+        world.grow_together(count, |world| {
             outcome = self.progress(&step, world.len() as f64 / count as f64);
             outcome.is_ok()
         });
-        outcome
+        outcome?;
+        let seconds = start.elapsed().as_secs_f64();
+        let mut formed = Figure::new(format!("{count} nodes formed in"), seconds, 1, "s");
+        formed.want = match (before, count) {
+            (0, 10_000) => Some(Want::AtMost(5.0)),
+            (0, 1_000_000) => Some(Want::AtMost(600.0)),
+            _ => None,
+        };
+        let rate = (world.handled() - handled) as f64 / seconds.max(1e-9);
+        self.report.machine.figures.push(formed);
+        self.report.machine.figures.push(Figure::new(
+            format!("events per second, {count} nodes"),
+            rate,
+            0,
+            "",
+        ));
+        Ok(())
+    }
+
+    /// Tells how many bytes a node of this world holds, tables and all, on average.
+    pub fn tell_state(&mut self, world: &World) {
+        let heap = |node: &Node| {
+            let (tables, messages) = node.memory();
+            tables.tables + tables.spares + tables.neighbourhood + tables.cache + tables.open + messages
+        };
+        let (sum, count) =
+            world.running().fold((0, 0), |(sum, count), (_, node)| (sum + heap(node), count + 1));
+        let mean = size_of::<Node>() as f64 + sum as f64 / f64::from(count.max(1));
+        let mut figure = Figure::new("state per node", mean / 1000.0, 1, "KB");
+        figure.want = (world.len() == 10_000).then_some(Want::AtMost(10.0));
+        self.report.figures.push(figure);
     }
 
     /// Lets every node do its upkeep this many times: it swaps each row with a member of it, neighbourhood sets with a

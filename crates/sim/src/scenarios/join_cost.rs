@@ -83,7 +83,7 @@ fn run(lab: &mut Lab<'_>) -> Result<(), Halt> {
             "a join is counted until {} s after its end; what was sent in the background of a span as long is left out",
             AFTERMATH.as_secs()
         ),
-        "heartbeats are off; the ring has grown in waves and had no maintenance round".to_owned(),
+        "heartbeats are off; the ring has grown by joins only and had no maintenance round".to_owned(),
     ];
     lab.report.remarks.extend(remarks);
     lab.report.counts.extend([messages, acks, pings, times]);

@@ -207,7 +207,7 @@ mod tests {
     fn perfect_tables_have_no_flaws_and_a_removed_holder_is_one() {
         let mut world = World::new(Settings::lab(), 1);
         world.network.topology = crate::network::Topology::parse("plane", 1).unwrap();
-        world.grow_in_waves(100, |_| true);
+        world.grow_together(100, |_| true);
         let model = Model::of(&world);
         let me = model.members()[17];
         let mut router = Router::new(me, world.config());

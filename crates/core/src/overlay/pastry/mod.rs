@@ -128,6 +128,18 @@ impl Pastry {
         &self.router
     }
 
+    pub(crate) fn warm_up(&self, peer: Option<NodeId>) -> u32 {
+        match peer {
+            Some(peer) => self.router.warm_up(peer),
+            None => {
+                let near = self.prober.suspects().len()
+                    ^ self.asks.len()
+                    ^ self.router.neighbourhood().entries().len();
+                near as u32 ^ self.router.me().incarnation ^ self.next_nonce ^ self.beside[1].sent
+            }
+        }
+    }
+
     /// Returns the peers this node doubts.
     pub fn suspects(&self) -> &[NodeId] {
         self.prober.suspects()

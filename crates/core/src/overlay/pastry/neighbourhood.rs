@@ -55,7 +55,9 @@ impl Neighbourhood {
             };
         }
         if self.entries.len() == self.entries.capacity() {
-            self.entries.reserve_exact(4);
+            // A set of the usual size fills up in any but the smallest ring: once, not in steps that leave holes behind.
+            self.entries
+                .reserve_exact(usize::from(self.most).saturating_sub(self.entries.len()).clamp(1, 32));
         }
         self.oldest = self.oldest.min(contact.incarnation);
         let at = self.entries.partition_point(|entry| entry.proximity <= proximity);

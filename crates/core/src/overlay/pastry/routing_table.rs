@@ -32,7 +32,7 @@ pub struct Entry {
 const _: () = assert!(size_of::<Entry>() == 28);
 
 /// By how many cells a row grows: a row of base 16 has fifteen, apart from our own.
-const STEP: usize = 5;
+const STEP: usize = 8;
 
 impl Entry {
     /// A node of which nobody says how near it is.
@@ -327,7 +327,7 @@ impl Row {
         self.occupied[usize::from(column / 64)] |= 1 << (column % 64);
         if let Some(at) = self.position(column) {
             if self.cells.len() == self.cells.capacity() {
-                self.cells.reserve_exact(STEP);
+                self.cells.reserve_exact(if self.cells.len() == STEP { STEP - 1 } else { STEP });
             }
             self.cells.insert(at, entry);
         }
