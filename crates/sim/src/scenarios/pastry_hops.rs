@@ -159,6 +159,7 @@ fn conclude(lab: &mut Lab<'_>, focus: Focus, world: &World, routes: &Routes, ent
         });
     }
     lab.report.figures.push(Figure::new("entries per node", entries, 1, ""));
+    lab.tell_state(world);
     let count = |name: &str, count: u64| Figure::new(name, count as f64, 0, "").want(Want::AtMost(0.0));
     lab.report.figures.push(count("messages lost", routes.lost));
     lab.report.figures.push(count("messages to the wrong node", routes.wrong));

@@ -8,6 +8,7 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use super::candidates;
 use super::leaf_set::{LeafSet, Source};
@@ -452,6 +453,8 @@ impl Pastry {
 
     /// Pauses, longer each time, and starts over.
     pub(super) fn join_failed(&mut self, cx: &mut Ctx<'_>) {
+        // Whoever holds a lease of ours may not be in the leaf set of the next attempt: it begins when none is left.
+        let bound = self.bound_until().map_or(Duration::ZERO, |until| until.since(cx.now));
         if matches!(self.status, Status::Waiting | Status::Ok) {
             self.drop_leases();
             self.set_status(Status::Joining, cx);
@@ -465,7 +468,7 @@ impl Pastry {
         let round = usize::from(joining.next_seed) % self.seeds.len().max(1) == 0;
         joining.attempt = joining.attempt.saturating_add(round.into());
         let pause = cx.dice.jitter(doubled.min(cx.config.join_backoff_max));
-        cx.set_timer(Timer::Join, pause);
+        cx.set_timer(Timer::Join, pause.max(bound));
         self.drop_search();
     }
 
