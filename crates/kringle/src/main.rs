@@ -24,6 +24,10 @@ use crate::failure::{Ending, Failure};
 use crate::notation::Notation;
 use crate::teaching::{Sizes, Teaching};
 
+/// A simulated ring is millions of small lists that grow: a sixth faster than with the system's allocator.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const EXAMPLES: &str = "\
 Start here:
   kringle table --example lecture

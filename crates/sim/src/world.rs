@@ -94,7 +94,7 @@ const IDS: u64 = 1 << 40;
 const SEEDS: u64 = 2 << 40;
 
 /// How many events are looked at together before they are handled.
-const WARM: usize = 16;
+const WARM: usize = 24;
 
 /// A timer that is not set.
 const NEVER: Time = Time::from_micros(u64::MAX);
