@@ -514,3 +514,12 @@ fn a_paper_goes_on_past_what_breaks() {
     assert!(ask(&["paper", "goood", "--out", out.path()]).failed(2).contains("Did you mean good?"));
     assert!(ask(&["paper", "lost", "--out", out.path()]).failed(1).contains("no scenario \"demo-gone\""));
 }
+
+#[test]
+fn every_experiment_of_every_paper_exists() {
+    for paper in paper::PAPERS {
+        for name in paper.scenarios {
+            assert!(kringle_sim::scenarios::find(name).is_some(), "{}: {name}", paper.name);
+        }
+    }
+}

@@ -50,7 +50,7 @@ params! {
     /// Nodes of rings that are simulated beside a computed one.
     MEASURED = "measured", Kind::Count(2, 8_000_000), "nodes of the rings that are simulated beside the model";
     /// Maintenance rounds.
-    ROUNDS = "rounds", Kind::Count(0, 1000), "maintenance rounds after the joins: every node swaps each row once";
+    ROUNDS = "rounds", Kind::Count(0, 1000), "maintenance rounds after the joins: every node swaps each row and exchanges sets";
     /// Bits per digit.
     BASE = "base", Kind::Count(1, 8), "bits per digit: b, ids are read in base 2^b";
     /// Leaf set.

@@ -4,7 +4,8 @@ use super::number::NONE;
 use super::{Figure, Report};
 
 impl Report {
-    /// Returns a line for each figure, in columns, without colours; a last line tells if the run was cut short.
+    /// Returns a line for each figure, in columns, without colours, then the remarks; a last line tells if the run was
+    /// cut short.
     pub fn summary(&self) -> String {
         let rows: Vec<[String; 6]> = self.all_figures().map(cells).collect();
         let width =
@@ -25,8 +26,11 @@ impl Report {
             text += line.trim_end();
             text.push('\n');
         }
+        for remark in &self.remarks {
+            text += &format!("note      {remark}\n");
+        }
         if !self.complete {
-            text += "interrupted: these are the figures until then\n";
+            text += "not complete: these are the figures until then\n";
         }
         text
     }

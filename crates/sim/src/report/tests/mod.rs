@@ -129,10 +129,11 @@ fn a_terminal_gets_aligned_columns() {
 mean hops     4.01 hops   paper 3.98   limit 3.97   wanted within 3.96 to 4.02  met
 most hops        5 hops                             wanted at most 4  MISSED
 lookups     10,000
+note      A remark
 ";
     assert_eq!(sample().summary(), expected);
-    let report = Report { complete: false, figures: Vec::new(), ..sample() };
-    assert_eq!(report.summary(), "interrupted: these are the figures until then\n");
+    let report = Report { complete: false, figures: Vec::new(), remarks: Vec::new(), ..sample() };
+    assert_eq!(report.summary(), "not complete: these are the figures until then\n");
 }
 
 #[test]
