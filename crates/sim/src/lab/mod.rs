@@ -154,7 +154,7 @@ impl Lab<'_> {
             spares: or(params::SPARES, lab.spares.into()) as u8,
             replicas: 0,
             ownership: if leases { Ownership::Lease } else { Ownership::Hint },
-            heartbeat: Duration::from_secs(300),
+            heartbeat: Duration::from_secs(1800),
             leaf_exchange: never,
             row_swap: never,
             neighbourhood_exchange: never,

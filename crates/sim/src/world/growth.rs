@@ -15,7 +15,7 @@ const ROUNDS: u64 = 4 << 40;
 const STEP: Duration = Duration::from_millis(20);
 /// How many join in a step at most. A join has a hundred messages under way; few enough at a time, and what the
 /// joiners know stays in the processor's cache.
-const JOINERS_MAX: usize = 60;
+const JOINERS_MAX: usize = 8;
 /// A ring grows by an eighth in a second.
 const STEPS_PER_RING: usize = 400;
 
