@@ -17,6 +17,9 @@ use self::params::{Param, Params};
 use crate::report::{Machine, Report, Ring, SCHEMA};
 use crate::world::World;
 
+/// How often nodes look after their neighbours in experiments where nobody dies.
+pub(crate) const CALM: Duration = Duration::from_secs(1800);
+
 /// An experiment that can be run by name.
 pub struct Scenario {
     /// Its name on the command line.
@@ -154,7 +157,7 @@ impl Lab<'_> {
             spares: or(params::SPARES, lab.spares.into()) as u8,
             replicas: 0,
             ownership: if leases { Ownership::Lease } else { Ownership::Hint },
-            heartbeat: Duration::from_secs(1800),
+            heartbeat: CALM,
             leaf_exchange: never,
             row_swap: never,
             neighbourhood_exchange: never,

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use kringle_core::config::Ownership;
 use kringle_core::dice::{Dice, SeededDice};
 use kringle_core::edge::{Command, Reply, Timer};
 use kringle_core::id::Key;
@@ -9,7 +10,7 @@ use kringle_core::node::Node;
 use kringle_core::overlay::pastry::router::Router;
 
 use super::params::{LOSS, NETWORK};
-use super::{Halt, Lab};
+use super::{CALM, Halt, Lab};
 use crate::network::{Network, Topology};
 use crate::report::{Figure, Histogram, Want};
 use crate::world::World;
@@ -119,9 +120,11 @@ impl Lab<'_> {
         outcome?;
         let seconds = start.elapsed().as_secs_f64();
         let mut formed = Figure::new(format!("{count} nodes formed in"), seconds, 1, "s");
+        // With leases, and with upkeep as often as in the product, a ring takes longer to form.
+        let calm = world.config().ownership == Ownership::Hint && world.config().heartbeat == CALM;
         formed.want = match (before, count) {
-            (0, 10_000) => Some(Want::AtMost(5.0)),
-            (0, 1_000_000) => Some(Want::AtMost(600.0)),
+            (0, 10_000) if calm => Some(Want::AtMost(5.0)),
+            (0, 1_000_000) if calm => Some(Want::AtMost(600.0)),
             _ => None,
         };
         let rate = (world.handled() - handled) as f64 / seconds.max(1e-9);
