@@ -63,11 +63,11 @@ fn j3_the_neighbour_a_joiner_relies_on_is_no_longer_its_neighbour() {
 fn crowd(settings: Settings, seed: u64) -> Fate {
     let settings = Settings { leaf_set: 4, ownership: Ownership::Hint, ..settings };
     let mut dice = dice(seed);
-    let ids: Vec<u8> = (0..12).map(|n| (n * 37 % 256) as u8).collect();
+    let ids: Vec<u8> = (0..24).map(|n| (n * 37 % 256) as u8).collect();
     let mut world = world(settings, seed, &ids, 1);
-    for node in 1..12 {
+    for node in 1..24 {
         world.join(node, &[0]);
-        watch(&mut world, millis(dice.below(5) as u64))?;
+        watch(&mut world, millis(dice.below(3) as u64))?;
     }
     watch(&mut world, seconds(3))?;
     heals(&mut world, seconds(15))
