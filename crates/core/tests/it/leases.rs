@@ -496,3 +496,19 @@ fn a_lease_follows_its_setting() {
     let outputs = node.hear(peer(LEFT), Body::Routed(app_from(peer(LEFT), key(ME), 1)));
     assert_eq!(not_after(&outputs), [Some(start.after(millis(1800)))]);
 }
+
+#[test]
+fn a_join_that_starts_over_waits_until_nothing_is_held_from_it() {
+    // The next attempt begins with an empty leaf set: a holder that is not in it would be forgotten.
+    for granted in [false, true] {
+        let (mut node, _) = Driver::asking(peer(ME), &[LEFT, RIGHT].map(peer), leased());
+        if granted {
+            assert!(node.request(LEFT, 7, Flank::Right).granted);
+        }
+        let held_until = node.now.after(node.config.lease_granted());
+        node.feed(Input::Timer(Timer::Join));
+        assert_eq!(node.node.status(), Status::Joining);
+        let again = node.due(Timer::Join).unwrap();
+        assert_eq!(again >= held_until, granted, "tries again at {again:?}, held until {held_until:?}");
+    }
+}

@@ -148,3 +148,17 @@ fn contacts_of_an_answer_asked_for_are_probed_before_they_are_taken_in() {
     assert_eq!(sent(&outputs), [], "a member of the ring does not announce itself");
     assert!(node.refuses(partner, answer(ask.nonce), Refusal::Unsolicited), "answered already");
 }
+
+#[test]
+fn a_leaf_that_was_never_measured_is_measured_when_told_of() {
+    // It holds its cell unmeasured: only its own probe of us told that it is there.
+    let leaves = [0x1001_0000, 0x0fff_0000].map(peer);
+    let mut node = Driver::ready(peer(ME), &leaves, narrow());
+    let newcomer = peer(0x1000_8000);
+    node.introduce(newcomer);
+    assert!(node.leaves().contains(&newcomer));
+    let outputs = node.push(&[newcomer]);
+    assert_eq!(probed(&outputs), [newcomer]);
+    node.answer_after(newcomer, &outputs, millis(5));
+    assert!(probed(&node.push(&[newcomer])).is_empty(), "once is enough");
+}
