@@ -1,0 +1,1 @@
+//! How clients talk to a node.

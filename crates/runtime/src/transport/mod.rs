@@ -1,0 +1,3 @@
+//! How frames reach other nodes.
+
+pub mod tls;

@@ -1,0 +1,1 @@
+//! TLS 1.3 with raw public keys.
