@@ -138,7 +138,7 @@ impl Courier {
             cx.refuse(if room { Refusal::NotJoined } else { Refusal::Full });
             return None;
         }
-        let is_app = matches!(routed.payload, Payload::App(_));
+        let is_app = matches!(routed.payload, Payload::App(_) | Payload::Direct(_));
         if known.is_some() || is_app && self.has_seen(routed.origin.id, routed.serial, cx) {
             // The acknowledgement was lost, the message was not: we are looking after it, or have delivered it. By now it may
             // belong to another node, which could not know.
@@ -256,10 +256,14 @@ impl Courier {
                 let outcome = found(path, overlay, cx);
                 self.finish(&routed, outcome, overlay, cx)
             }
-            Payload::App(_) => {
+            Payload::Direct(_) if routed.key != overlay.me().id => {
+                self.finish(&routed, Outcome::NotThere, overlay, cx)
+            }
+            Payload::App(_) | Payload::Direct(_) => {
                 if self.remember(routed.origin.id, routed.serial, cx) {
                     cx.note(Note::Delivered);
-                    let not_after = overlay.entitled(cx.now, cx.config).filter(|_| overlay.has_leases());
+                    let timed = is_gated(&routed) && overlay.has_leases();
+                    let not_after = overlay.entitled(cx.now, cx.config).filter(|_| timed);
                     cx.out.push(Output::Deliver { routed: Box::new(routed), not_after });
                 } else {
                     cx.note(Note::Duplicate);

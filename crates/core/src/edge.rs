@@ -140,6 +140,16 @@ pub enum Input {
         /// The message, back again.
         body: Body,
     },
+    /// A connection to a peer has been opened: whatever was sent to it before has left only now.
+    Opened {
+        /// The peer.
+        peer: NodeId,
+    },
+    /// The connection to a peer broke without a word. It may have died, or only its connection.
+    Lost {
+        /// The peer.
+        peer: NodeId,
+    },
     /// A timer that was set is due.
     Timer(Timer),
     /// An application intervened in [`Output::Forward`]. Not needed when it let the message pass as it was.
@@ -184,6 +194,12 @@ pub enum Command {
         /// Nodes to start from, nearby ones first if that is known.
         seeds: Vec<Contact>,
     },
+    /// Come back to a ring this identity was part of, through nodes it knew. As [`Command::Join`], but if all of them
+    /// come back at the same time, they are the ring. Replies [`Reply::Joined`] when ready.
+    Rejoin {
+        /// Nodes to start from.
+        seeds: Vec<Contact>,
+    },
     /// Say goodbye and stop answering. Replies [`Reply::Left`].
     Leave,
     /// Ask who answers for a key. Replies [`Reply::Found`].
@@ -199,6 +215,15 @@ pub enum Command {
     Route {
         /// The key.
         key: Key,
+        /// Which application, and its bytes.
+        app: App,
+        /// After this long: [`Failure::Timeout`]; the message may still arrive.
+        deadline: Duration,
+    },
+    /// Carry bytes to one node. Replies [`Reply::Delivered`].
+    Send {
+        /// The node.
+        to: NodeId,
         /// Which application, and its bytes.
         app: App,
         /// After this long: [`Failure::Timeout`]; the message may still arrive.
@@ -366,6 +391,8 @@ pub enum Failure {
     TooLarge,
     /// An application on the way stopped the message. It was not delivered.
     Stopped,
+    /// The message was for one node, which is not in the ring. It was not delivered.
+    NotThere,
     /// The message ran out of hops. It was not delivered.
     TooManyHops,
     /// No next hop answered. It was not delivered by the node that says so.

@@ -85,6 +85,9 @@ pub enum Payload {
     Trace(Box<Vec<Hop>>),
     /// An application's message.
     App(Box<App>),
+    /// An application's message for the very node whose id is the key, and for nobody else. Leases do not matter: who
+    /// that node is, is not in question.
+    Direct(Box<App>),
     /// A newcomer looking for its place; hops add what it needs.
     Join(Box<pastry::Join>),
     /// A receipt that could not go directly. The key is the origin's id.
@@ -173,6 +176,8 @@ pub enum Outcome {
     Delivered(Option<Vec<u8>>),
     /// An application on the way stopped it.
     Stopped,
+    /// It was for one node, which the nearest node does not know.
+    NotThere,
     /// It would have needed more hops than allowed.
     TooManyHops,
     /// No next hop answered in time.
@@ -188,6 +193,8 @@ kinds! {
         Trace = "trace",
         /// [`Payload::App`]
         App = "app",
+        /// [`Payload::Direct`]
+        Direct = "direct",
         /// [`Payload::Join`]
         Join = "join",
         /// [`Payload::Receipt`]
@@ -246,6 +253,7 @@ impl Body {
                 Payload::Lookup => BodyKind::Lookup,
                 Payload::Trace(_) => BodyKind::Trace,
                 Payload::App(_) => BodyKind::App,
+                Payload::Direct(_) => BodyKind::Direct,
                 Payload::Join(_) => BodyKind::Join,
                 Payload::Receipt(_) => BodyKind::RoutedReceipt,
             },

@@ -53,6 +53,8 @@ impl Node {
             Input::Command { request, command } => self.command(request, command, cx),
             Input::Message { from, body } => self.message(from, body, cx),
             Input::Unsent { to, body } => self.unsent(to, body, cx),
+            Input::Opened { peer } => self.overlay.on_opened(peer, cx),
+            Input::Lost { peer } => self.overlay.on_lost(peer, cx),
             Input::Timer(Timer::Hop) => {
                 let ended = self.courier.on_timer(&mut self.overlay, cx);
                 self.end_all(ended, cx);
@@ -111,21 +113,29 @@ impl Node {
 
     fn command(&mut self, request: RequestId, command: Command, cx: &mut Ctx<'_>) {
         match command {
-            Command::Create | Command::Join { .. } if self.overlay.status() == Status::Out => {
+            Command::Create | Command::Join { .. } | Command::Rejoin { .. }
+                if self.overlay.status() == Status::Out =>
+            {
                 self.courier.seed(cx);
             }
             _ => {}
         }
         match command {
             Command::Create => self.overlay.create(request, cx),
-            Command::Join { seeds } => self.overlay.join(request, seeds, cx),
+            Command::Join { seeds } => self.overlay.join(request, seeds, false, cx),
+            Command::Rejoin { seeds } => self.overlay.join(request, seeds, true, cx),
             Command::Leave => self.overlay.leave(request, cx),
             Command::Lookup { key, trace, deadline } => {
                 let payload = if trace { Payload::Trace(Box::default()) } else { Payload::Lookup };
                 self.request(request, key, payload, deadline, cx);
             }
-            Command::Route { app, .. } if app.bytes.len() > cx.config.payload as usize => {
+            Command::Route { app, .. } | Command::Send { app, .. }
+                if app.bytes.len() > cx.config.payload as usize =>
+            {
                 cx.out.push(Output::Reply { request, reply: Err(Failure::TooLarge) });
+            }
+            Command::Send { to, app, deadline } => {
+                self.request(request, to, Payload::Direct(Box::new(app)), deadline, cx);
             }
             Command::Route { key, app, deadline } => {
                 self.request(request, key, Payload::App(Box::new(app)), deadline, cx);
@@ -222,6 +232,7 @@ impl Node {
             Outcome::Nearest(path) => Ok(Reply::Found { root: by, hops, path, is_final: false }),
             Outcome::Delivered(answer) => Ok(Reply::Delivered { root: by, hops, answer }),
             Outcome::Stopped => Err(Failure::Stopped),
+            Outcome::NotThere => Err(Failure::NotThere),
             Outcome::TooManyHops => Err(Failure::TooManyHops),
             Outcome::NoRoute => Err(Failure::NoRoute),
         };

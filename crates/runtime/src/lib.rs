@@ -1,5 +1,25 @@
 //! What a Kringle node does: sockets, disk, clock and applications around one [`kringle_core::node::Node`].
+//!
+//! [`Builder`] starts a node on a thread and a runtime of its own; [`Handle`] is how the rest of the program talks to it.
+//! Inside, `driver` owns the node and is the only caller of `Node::handle`; [`transport`] carries frames; [`identity`]
+//! says who a node is and who may join; [`home`] is its data directory.
 
+pub mod app;
+pub mod book;
+pub mod builder;
+pub mod clock;
+pub mod describe;
+pub mod error;
+pub mod handle;
 pub mod home;
 pub mod identity;
+mod metrics;
+pub mod report;
+pub mod seeds;
 pub mod transport;
+
+pub use app::{App, AppError, Message};
+pub use builder::{Builder, StartError};
+pub use error::RequestError;
+pub use handle::{Ending, Events, Handle};
+pub use seeds::Seed;

@@ -507,8 +507,11 @@ impl World {
     /// The world's application answers every message with its own bytes in reverse.
     fn deliver(&mut self, node: u32, routed: Routed) {
         let Routed { key, origin, serial, hops, payload, .. } = routed;
-        self.deliveries.push(Delivery { at: self.now, node, key, origin: origin.id, serial });
-        let Payload::App(app) = payload else { return };
+        // A message for one node is no claim to a key.
+        if matches!(payload, Payload::App(_)) {
+            self.deliveries.push(Delivery { at: self.now, node, key, origin: origin.id, serial });
+        }
+        let (Payload::App(app) | Payload::Direct(app)) = payload else { return };
         let bytes = Some(app.bytes.into_iter().rev().collect());
         self.later(node, Input::Answer { to: origin, serial, hops, bytes });
     }

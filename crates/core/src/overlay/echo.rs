@@ -83,7 +83,7 @@ impl Overlay for Echo {
     }
 
     /// Sends every seed a ball that is to bounce 100 times.
-    fn join(&mut self, request: RequestId, seeds: Vec<Contact>, cx: &mut Ctx<'_>) {
+    fn join(&mut self, request: RequestId, seeds: Vec<Contact>, _back: bool, cx: &mut Ctx<'_>) {
         self.start(request, cx);
         for seed in seeds {
             cx.send(seed, Body::Echo(100));
@@ -116,6 +116,10 @@ impl Overlay for Echo {
     fn on_timer(&mut self, _: Timer, _: &mut Ctx<'_>) {}
 
     fn on_silent(&mut self, _: Contact, _: &mut Ctx<'_>) {}
+
+    fn on_opened(&mut self, _: NodeId, _: &mut Ctx<'_>) {}
+
+    fn on_lost(&mut self, _: NodeId, _: &mut Ctx<'_>) {}
 
     fn on_answered(&mut self, _: Contact, _: &mut Ctx<'_>) {}
 

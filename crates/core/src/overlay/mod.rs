@@ -89,8 +89,8 @@ pub trait Overlay {
     /// Starts a ring of one.
     fn create(&mut self, request: RequestId, cx: &mut Ctx<'_>);
 
-    /// Joins the ring of these nodes.
-    fn join(&mut self, request: RequestId, seeds: Vec<Contact>, cx: &mut Ctx<'_>);
+    /// Joins the ring of these nodes, or comes back to it.
+    fn join(&mut self, request: RequestId, seeds: Vec<Contact>, back: bool, cx: &mut Ctx<'_>);
 
     /// Says goodbye.
     fn leave(&mut self, request: RequestId, cx: &mut Ctx<'_>);
@@ -109,6 +109,12 @@ pub trait Overlay {
 
     /// A peer did not acknowledge a message in time, or could not be dialled.
     fn on_silent(&mut self, peer: Contact, cx: &mut Ctx<'_>);
+
+    /// A connection to a peer has been opened.
+    fn on_opened(&mut self, peer: NodeId, cx: &mut Ctx<'_>);
+
+    /// The connection to a peer broke.
+    fn on_lost(&mut self, peer: NodeId, cx: &mut Ctx<'_>);
 
     /// A peer acknowledged a message.
     fn on_answered(&mut self, peer: Contact, cx: &mut Ctx<'_>);
@@ -265,8 +271,8 @@ impl Overlay for AnyOverlay {
         each!(self, o => o.create(request, cx));
     }
 
-    fn join(&mut self, request: RequestId, seeds: Vec<Contact>, cx: &mut Ctx<'_>) {
-        each!(self, o => o.join(request, seeds, cx));
+    fn join(&mut self, request: RequestId, seeds: Vec<Contact>, back: bool, cx: &mut Ctx<'_>) {
+        each!(self, o => o.join(request, seeds, back, cx));
     }
 
     fn leave(&mut self, request: RequestId, cx: &mut Ctx<'_>) {
@@ -291,6 +297,14 @@ impl Overlay for AnyOverlay {
 
     fn on_silent(&mut self, peer: Contact, cx: &mut Ctx<'_>) {
         each!(self, o => o.on_silent(peer, cx));
+    }
+
+    fn on_opened(&mut self, peer: NodeId, cx: &mut Ctx<'_>) {
+        each!(self, o => o.on_opened(peer, cx));
+    }
+
+    fn on_lost(&mut self, peer: NodeId, cx: &mut Ctx<'_>) {
+        each!(self, o => o.on_lost(peer, cx));
     }
 
     fn on_answered(&mut self, peer: Contact, cx: &mut Ctx<'_>) {

@@ -168,6 +168,17 @@ impl Prober {
         Some(first)
     }
 
+    /// What was sent to a peer has left only now: its answer is timed from here, and waited for from here.
+    pub fn opened(&mut self, peer: NodeId, wait: Duration, cx: &mut Ctx<'_>) {
+        let Some(probe) = self.probes.get_mut(&peer) else { return };
+        if probe.attempt == 0 {
+            probe.first_sent = cx.now;
+        }
+        probe.sent = cx.now;
+        // Later than the timer is set for: it finds nothing due, and is set again.
+        probe.deadline = probe.deadline.max(cx.now.after(wait));
+    }
+
     /// Takes an answer. An answer by ping keeps a probe open whose leaf probe is still to be answered.
     pub fn answer(
         &mut self,

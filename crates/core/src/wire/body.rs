@@ -163,7 +163,7 @@ impl Writer<'_> {
         match payload {
             Payload::Lookup => {}
             Payload::Trace(path) => self.path(path),
-            Payload::App(app) => {
+            Payload::App(app) | Payload::Direct(app) => {
                 self.number(PURPOSE, app.purpose);
                 self.bytes(BYTES, &app.bytes);
             }
@@ -210,6 +210,7 @@ impl Writer<'_> {
                 Outcome::TooManyHops => 3,
                 Outcome::NoRoute => 4,
                 Outcome::Nearest(_) => 5,
+                Outcome::NotThere => 6,
             },
         );
         match outcome {
@@ -442,6 +443,7 @@ impl<'b> Fields<'b> {
             2 => Outcome::Stopped,
             3 => Outcome::TooManyHops,
             4 => Outcome::NoRoute,
+            6 => Outcome::NotThere,
             _ => return Err(DecodeError::Malformed),
         };
         let (to, by) = (first(to, book)?, first(by, book)?);
@@ -482,9 +484,10 @@ pub(super) fn decode(
             let hops = fields.hops()?;
             fields.routed(request, |book| Payload::Trace(Box::new(hops(book))), book)
         }
-        BodyKind::App => {
-            let app = App { purpose: fields.number(PURPOSE)?, bytes: fields.payload(BYTES)? };
-            fields.routed(request, |_| Payload::App(Box::new(app)), book)
+        BodyKind::App | BodyKind::Direct => {
+            let app = Box::new(App { purpose: fields.number(PURPOSE)?, bytes: fields.payload(BYTES)? });
+            let payload = if kind == BodyKind::App { Payload::App(app) } else { Payload::Direct(app) };
+            fields.routed(request, |_| payload, book)
         }
         BodyKind::Join => {
             let join = fields.join()?;

@@ -209,6 +209,7 @@ const fn code(kind: BodyKind) -> u8 {
         BodyKind::Lookup => 1,
         BodyKind::Trace => 2,
         BodyKind::App => 3,
+        BodyKind::Direct => 12,
         BodyKind::Join => 4,
         BodyKind::RoutedReceipt => 5,
         BodyKind::HopAck => 6,

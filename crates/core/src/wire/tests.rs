@@ -146,6 +146,7 @@ fn samples_cover_every_kind_and_every_choice_within_a_kind() {
         Outcome::TooManyHops => 5,
         Outcome::NoRoute => 6,
         Outcome::Nearest(_) => 7,
+        Outcome::NotThere => 8,
     };
     let part = |what: &What| match what {
         What::LeafSet => 0,
@@ -184,7 +185,7 @@ fn samples_cover_every_kind_and_every_choice_within_a_kind() {
         }
     }
     assert_eq!(kinds.len(), BodyKind::ALL.len());
-    assert_eq!((rules.len(), outcomes.len()), (5, 2 * 8));
+    assert_eq!((rules.len(), outcomes.len()), (5, 2 * 9));
     assert_eq!((asked.len(), given.len(), reasons.len()), (4, 4, 2));
 }
 
@@ -552,9 +553,9 @@ fn a_choice_that_is_unknown_is_malformed() {
     let sample = |kind| samples_of(kind).swap_remove(0);
     let hop = |rule: u8| record(1, &v4(1), &[rule, 0, 0, 0, 0, 0, 0]);
     for (frame, ok) in [
-        (replaced(sample(BodyKind::Receipt), number_field(15, 5)), true),
-        (replaced(sample(BodyKind::Receipt), number_field(15, 6)), false),
-        (replaced(sample(BodyKind::RoutedReceipt), number_field(15, 6)), false),
+        (replaced(sample(BodyKind::Receipt), number_field(15, 6)), true),
+        (replaced(sample(BodyKind::Receipt), number_field(15, 7)), false),
+        (replaced(sample(BodyKind::RoutedReceipt), number_field(15, 7)), false),
         (replaced(sample(BodyKind::LeaseRequest), number_field(27, 1)), true),
         (replaced(sample(BodyKind::LeaseRequest), number_field(27, 2)), false),
         (replaced(sample(BodyKind::JoinRefused), number_field(20, 1)), true),

@@ -1,3 +1,4 @@
 //! How frames reach other nodes.
 
+pub mod mem;
 pub mod tls;

@@ -103,7 +103,13 @@ impl Helping {
 
 // The joiner's side.
 impl Pastry {
-    pub(super) fn start_join(&mut self, request: RequestId, mut seeds: Vec<Contact>, cx: &mut Ctx<'_>) {
+    pub(super) fn start_join(
+        &mut self,
+        request: RequestId,
+        mut seeds: Vec<Contact>,
+        back: bool,
+        cx: &mut Ctx<'_>,
+    ) {
         let fail = |failure, cx: &mut Ctx<'_>| cx.out.push(Output::Reply { request, reply: Err(failure) });
         if self.status != Status::Out {
             return fail(Failure::AlreadyJoined, cx);
@@ -118,7 +124,11 @@ impl Pastry {
         self.next_nonce = cx.dice.roll() as Nonce;
         self.prober.seed(cx);
         self.start_leases(cx);
-        self.begin(Some(request), Status::Joining, cx);
+        // Whoever comes back can be found by others who do. Without leases there is no isolation: nodes that lose
+        // everybody are rings of their own, and merge.
+        let status = if back && self.leases.is_some() { Status::Isolated } else { Status::Joining };
+        self.had_peers |= status == Status::Isolated;
+        self.begin(Some(request), status, cx);
     }
 
     fn begin(&mut self, request: Option<RequestId>, status: Status, cx: &mut Ctx<'_>) {

@@ -516,8 +516,8 @@ impl Overlay for Pastry {
         cx.out.push(Output::Reply { request, reply: Ok(Reply::Joined) });
     }
 
-    fn join(&mut self, request: RequestId, seeds: Vec<Contact>, cx: &mut Ctx<'_>) {
-        self.start_join(request, seeds, cx);
+    fn join(&mut self, request: RequestId, seeds: Vec<Contact>, back: bool, cx: &mut Ctx<'_>) {
+        self.start_join(request, seeds, back, cx);
     }
 
     fn leave(&mut self, request: RequestId, cx: &mut Ctx<'_>) {
@@ -632,6 +632,19 @@ impl Overlay for Pastry {
         if self.router.get(peer.id).is_some() {
             self.prober.suspect(peer, cx);
             self.probe(peer, Why::WATCH, cx);
+        }
+    }
+
+    fn on_opened(&mut self, peer: NodeId, cx: &mut Ctx<'_>) {
+        let wait = self.patience(peer, cx.now, cx.config);
+        self.prober.opened(peer, wait, cx);
+    }
+
+    fn on_lost(&mut self, peer: NodeId, cx: &mut Ctx<'_>) {
+        if self.is_in_ring()
+            && let Some(peer) = self.router.get(peer)
+        {
+            self.on_silent(peer, cx);
         }
     }
 

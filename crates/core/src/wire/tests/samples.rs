@@ -95,6 +95,7 @@ pub(super) fn outcomes() -> Vec<Outcome> {
         Outcome::TooManyHops,
         Outcome::NoRoute,
         Outcome::Nearest(path()),
+        Outcome::NotThere,
     ]
 }
 
@@ -151,6 +152,10 @@ pub(super) fn samples_of(kind: BodyKind) -> Vec<Body> {
         BodyKind::App => {
             let app = |purpose, bytes| Payload::App(Box::new(App { purpose, bytes }));
             vec![first(app(0, Vec::new())), most(app(u32::MAX, (0..=255).collect()))]
+        }
+        BodyKind::Direct => {
+            let direct = |purpose, bytes| Payload::Direct(Box::new(App { purpose, bytes }));
+            vec![first(direct(1, Vec::new())), most(direct(u32::MAX, vec![7; 9]))]
         }
         BodyKind::Join => {
             let [plain, full] = joins().map(|join| Payload::Join(Box::new(join)));
@@ -297,7 +302,7 @@ pub(super) fn contacts_in(body: &Body) -> Vec<Contact> {
     match body {
         Body::Routed(routed) => {
             let carried = match &routed.payload {
-                Payload::Lookup | Payload::App(_) => Vec::new(),
+                Payload::Lookup | Payload::App(_) | Payload::Direct(_) => Vec::new(),
                 Payload::Trace(path) => of_path(path),
                 Payload::Join(join) => of_join(join),
                 Payload::Receipt(receipt) => of_receipt(receipt),

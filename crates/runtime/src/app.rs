@@ -1,0 +1,84 @@
+//! What a program embedding a node can hook into.
+
+use kringle_core::id::{Key, NodeId};
+
+/// The first purpose that belongs to applications; smaller ones are Kringle's own.
+pub const PURPOSE_MIN: u32 = 16;
+
+/// A message under way, as an application sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Which application it is for.
+    pub purpose: u32,
+    /// Who sent it.
+    pub origin: NodeId,
+    /// Hops it has taken so far.
+    pub hops: u8,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// Something that went wrong while an application's message was handled here.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AppError {
+    /// The answer is larger than a message may be; the origin was told that the message was delivered, without it.
+    #[error("the answer to a message has {bytes} bytes, more than {limit}")]
+    AnswerTooLarge {
+        /// How large it is.
+        bytes: usize,
+        /// How large it may be.
+        limit: u32,
+    },
+    /// A `forward` named a next hop this node does not know. The message went where it would have gone.
+    #[error("the next hop {0} named by forward is not known here")]
+    UnknownHop(NodeId),
+    /// For three leases now this node has not been allowed to deliver: a neighbour does not grant, or is not there.
+    #[error("this node has not been allowed to deliver for three leases")]
+    LeasesOverdue,
+}
+
+/// What an application does with messages and changes. Every method has a default that does nothing.
+///
+/// All of them are called on the node's own thread, one at a time, so whatever takes long belongs into a task of your
+/// own. In lease mode a delivery is taken back if the lease ends before `deliver` is called; a pause *inside*
+/// `deliver` is not covered by that.
+pub trait App: Send + Sync + 'static {
+    /// This node answers for `key`, or the message was sent to this very node. What is returned goes back to the
+    /// origin.
+    fn deliver(&self, key: Key, message: Message) -> Option<Vec<u8>> {
+        let _ = (key, message);
+        None
+    }
+
+    /// A message passes through on its way to `next`. The application may change its bytes or the next hop; `false`
+    /// stops it, and its origin is told.
+    fn forward(&self, key: Key, message: &mut Message, next: &mut NodeId) -> bool {
+        let _ = (key, message, next);
+        true
+    }
+
+    /// The leaf set changed.
+    fn leaf_set_changed(&self, joined: &[NodeId], left: &[NodeId]) {
+        let _ = (joined, left);
+    }
+
+    /// A node entered this node's leaf set.
+    fn node_joined(&self, node: NodeId) {
+        let _ = node;
+    }
+
+    /// A node left this node's leaf set: it said goodbye, or probes found it dead.
+    fn node_left(&self, node: NodeId) {
+        let _ = node;
+    }
+
+    /// A peer showed that it is alive by answering or sending a probe.
+    fn heartbeat(&self, node: NodeId) {
+        let _ = node;
+    }
+
+    /// Something went wrong that no caller is waiting to hear of.
+    fn error(&self, error: AppError) {
+        let _ = error;
+    }
+}

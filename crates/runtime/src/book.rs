@@ -1,0 +1,183 @@
+//! The address book: endpoints behind the core's opaque addresses.
+//!
+//! Every node id has one address for as long as the book remembers it. What a node says about itself, over a connection
+//! that proved who it is, outweighs what others say; what others say is only a place to try, since dialling proves the id
+//! again. Ids nobody has proved are forgotten, oldest first, when there are too many of them.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+
+use kringle_core::contact::Addr;
+use kringle_core::id::NodeId;
+use kringle_core::wire::{ADDRESSES_MAX, AddressBook};
+
+/// Ids remembered at most. A node's tables hold a few hundred; the rest is hearsay.
+const ENTRIES_MAX: usize = 65_536;
+
+/// Endpoints of nodes.
+#[derive(Debug, Default)]
+pub struct Book {
+    entries: Vec<Entry>,
+    by_id: HashMap<NodeId, u32>,
+    /// Entries that rest on hearsay, oldest first; some may have been proved since.
+    hearsay: VecDeque<u32>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    id: NodeId,
+    incarnation: u32,
+    /// Whether the node itself has said so.
+    proved: bool,
+    endpoints: Endpoints,
+}
+
+type Endpoints = Vec<SocketAddr>;
+
+impl Book {
+    /// Takes what a node says about itself.
+    pub fn prove(&mut self, id: NodeId, incarnation: u32, endpoints: &[SocketAddr]) -> Addr {
+        self.note(id, incarnation, endpoints, true)
+    }
+
+    /// Returns the endpoints of a node, if it is known.
+    pub fn find(&self, id: NodeId) -> Option<&[SocketAddr]> {
+        self.by_id.get(&id).map(|at| self.entries[*at as usize].endpoints.as_slice())
+    }
+
+    /// Returns the endpoints behind an address.
+    pub fn get(&self, addr: Addr) -> &[SocketAddr] {
+        self.entries.get(addr.0 as usize).map_or(&[], |entry| entry.endpoints.as_slice())
+    }
+
+    /// Returns how many nodes are known.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Says whether nobody is known.
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    fn note(&mut self, id: NodeId, incarnation: u32, endpoints: &[SocketAddr], proved: bool) -> Addr {
+        let endpoints = &endpoints[..endpoints.len().min(ADDRESSES_MAX)];
+        if let Some(&at) = self.by_id.get(&id) {
+            let entry = &mut self.entries[at as usize];
+            let newer = incarnation > entry.incarnation;
+            let better = proved && incarnation >= entry.incarnation;
+            if (newer || better || !entry.proved && incarnation == entry.incarnation)
+                && !endpoints.is_empty()
+                && (entry.endpoints != endpoints || newer || proved)
+            {
+                entry.endpoints.clear();
+                entry.endpoints.extend_from_slice(endpoints);
+                entry.incarnation = incarnation;
+                entry.proved = proved;
+            }
+            return Addr(at);
+        }
+        let entry = Entry { id, incarnation, proved, endpoints: endpoints.to_vec() };
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.entries[at as usize] = entry;
+                at
+            }
+            None => {
+                self.entries.push(entry);
+                (self.entries.len() - 1) as u32
+            }
+        };
+        self.by_id.insert(id, at);
+        if !proved {
+            self.hearsay.push_back(at);
+        }
+        Addr(at)
+    }
+
+    /// Forgets hearsay beyond what may be kept, sparing what `is_used` says is in a table. Called by the driver between
+    /// inputs, when the core holds no address it has not put into a table.
+    pub fn trim(&mut self, is_used: impl Fn(NodeId) -> bool) {
+        self.trim_to(ENTRIES_MAX, is_used);
+    }
+
+    fn trim_to(&mut self, most: usize, is_used: impl Fn(NodeId) -> bool) {
+        let mut looks = self.hearsay.len();
+        while self.by_id.len() > most && looks > 0 {
+            looks -= 1;
+            let Some(at) = self.hearsay.pop_front() else { return };
+            let entry = &mut self.entries[at as usize];
+            if entry.proved {
+                continue;
+            }
+            if is_used(entry.id) {
+                self.hearsay.push_back(at);
+                continue;
+            }
+            self.by_id.remove(&entry.id);
+            entry.endpoints = Endpoints::new();
+            self.free.push(at);
+        }
+    }
+}
+
+impl AddressBook for Book {
+    fn endpoints(&self, addr: Addr, each: &mut dyn FnMut(SocketAddr)) {
+        self.get(addr).iter().copied().for_each(each);
+    }
+
+    fn learn(&mut self, id: NodeId, incarnation: u32, endpoints: &[SocketAddr]) -> Addr {
+        self.note(id, incarnation, endpoints, false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kringle_core::id::Id;
+
+    use super::*;
+
+    fn at(port: u16) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], port))
+    }
+
+    #[test]
+    fn one_address_per_node_whatever_is_said_about_it() {
+        let mut book = Book::default();
+        let addr = book.learn(Id::new(1), 5, &[at(1)]);
+        assert_eq!(book.learn(Id::new(1), 6, &[at(2)]), addr);
+        assert_eq!(book.prove(Id::new(1), 6, &[at(3)]), addr);
+        assert_eq!(book.get(addr), [at(3)]);
+    }
+
+    #[test]
+    fn hearsay_does_not_move_a_node_that_spoke_for_itself() {
+        let mut book = Book::default();
+        let addr = book.prove(Id::new(1), 5, &[at(1)]);
+        book.learn(Id::new(1), 5, &[at(66)]);
+        book.learn(Id::new(1), 4, &[at(67)]);
+        assert_eq!(book.get(addr), [at(1)]);
+        // A later life is somewhere else, as far as anybody can tell.
+        book.learn(Id::new(1), 6, &[at(2)]);
+        assert_eq!(book.get(addr), [at(2)]);
+        book.prove(Id::new(1), 5, &[at(1)]);
+        assert_eq!(book.get(addr), [at(2)], "an earlier life came back");
+    }
+
+    #[test]
+    fn hearsay_is_bounded_and_what_is_used_stays() {
+        let mut book = Book::default();
+        book.prove(Id::new(1), 1, &[at(1)]);
+        for id in 2..100 {
+            book.learn(Id::new(id), 1, &[at(9)]);
+        }
+        book.trim_to(10, |id| id == Id::new(2));
+        assert_eq!(book.len(), 10);
+        assert!(book.find(Id::new(1)).is_some() && book.find(Id::new(2)).is_some());
+        let fresh = book.learn(Id::new(200), 1, &[at(3)]);
+        assert_eq!(book.get(fresh), [at(3)]);
+        book.trim_to(0, |_| true);
+        assert_eq!(book.len(), 11);
+    }
+}

@@ -1,0 +1,203 @@
+//! Puts a node together and starts it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use kringle_core::config::{ConfigError, Settings};
+
+use crate::app::App;
+use crate::handle::Handle;
+use crate::seeds::Seed;
+use crate::transport::mem::Hub;
+
+/// Why a node was not started. Nothing was left behind.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A setting breaks a rule.
+    #[error("{0}")]
+    Config(#[from] ConfigError),
+    /// A name, address, token or list can not be used as given.
+    #[error("{what}")]
+    Input {
+        /// What is wrong.
+        what: String,
+        /// What to do about it.
+        remedy: String,
+    },
+    /// A port can not be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The data directory can not be used.
+    #[error("{what}")]
+    Home {
+        /// What is wrong with it.
+        what: String,
+        /// What to do about it.
+        remedy: String,
+        /// Whether another process is using it.
+        in_use: bool,
+    },
+    /// The system refused something every node needs.
+    #[error("cannot start: {0}")]
+    System(#[from] io::Error),
+}
+
+impl StartError {
+    /// Says what to do about it.
+    pub fn remedy(&self) -> String {
+        match self {
+            StartError::Config(_) => "Change the setting; nothing was started.".into(),
+            StartError::Input { remedy, .. } | StartError::Home { remedy, .. } => remedy.clone(),
+            StartError::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
+                "Another program has this port. Choose another with --listen HOST:PORT; port 0 takes a free one.".into()
+            }
+            StartError::Listen { .. } => "Choose an address of this machine with --listen HOST:PORT.".into(),
+            StartError::System(_) => "Free some resources (memory, threads, file descriptors) and try again.".into(),
+        }
+    }
+}
+
+/// Collects what a node needs. Everything but the cluster's name has a default: alone, on loopback, in memory.
+pub struct Builder {
+    pub(crate) cluster: String,
+    pub(crate) settings: Settings,
+    pub(crate) name: Option<String>,
+    pub(crate) region: Option<String>,
+    pub(crate) region_factor: u32,
+    pub(crate) data: Option<PathBuf>,
+    pub(crate) secret: Option<String>,
+    pub(crate) token: Option<String>,
+    pub(crate) key: Option<[u8; 32]>,
+    pub(crate) listen: Vec<SocketAddr>,
+    pub(crate) advertise: Vec<SocketAddr>,
+    pub(crate) client: Option<String>,
+    pub(crate) seeds: Vec<Seed>,
+    pub(crate) memory: Option<Hub>,
+    pub(crate) apps: Vec<(u32, Arc<dyn App>)>,
+}
+
+impl Builder {
+    /// Starts from a cluster's name.
+    pub fn new(cluster: impl Into<String>) -> Builder {
+        Builder {
+            cluster: cluster.into(),
+            settings: Settings::default(),
+            name: None,
+            region: None,
+            region_factor: 5,
+            data: None,
+            secret: None,
+            token: None,
+            key: None,
+            listen: Vec::new(),
+            advertise: Vec::new(),
+            client: None,
+            seeds: Vec::new(),
+            memory: None,
+            apps: Vec::new(),
+        }
+    }
+
+    /// Replaces the settings of the protocol.
+    pub fn settings(mut self, settings: Settings) -> Builder {
+        self.settings = settings;
+        self
+    }
+
+    /// Changes the settings of the protocol.
+    pub fn tune(mut self, tune: impl FnOnce(&mut Settings)) -> Builder {
+        tune(&mut self.settings);
+        self
+    }
+
+    /// Names the node, for people.
+    pub fn name(mut self, name: impl Into<String>) -> Builder {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Says where the node is. Peers of other regions count as `factor` times as far as they are.
+    pub fn region(mut self, region: impl Into<String>, factor: u32) -> Builder {
+        (self.region, self.region_factor) = (Some(region.into()), factor);
+        self
+    }
+
+    /// Keeps identity, incarnation and known peers in this directory. Without one the node forgets when it ends.
+    pub fn data(mut self, directory: impl Into<PathBuf>) -> Builder {
+        self.data = Some(directory.into());
+        self
+    }
+
+    /// Gives the cluster's secret: this node can admit others.
+    pub fn secret(mut self, secret: impl Into<String>) -> Builder {
+        self.secret = Some(secret.into());
+        self
+    }
+
+    /// Gives a join token, made by a member.
+    pub fn token(mut self, token: impl Into<String>) -> Builder {
+        self.token = Some(token.into());
+        self
+    }
+
+    /// Uses this key instead of a new one, for rings that are the same every time. Not together with `data`.
+    pub fn key(mut self, seed: [u8; 32]) -> Builder {
+        self.key = Some(seed);
+        self
+    }
+
+    /// Listens for peers here. Repeat for several addresses; without any, on loopback at a free port.
+    pub fn listen(mut self, address: SocketAddr) -> Builder {
+        self.listen.push(address);
+        self
+    }
+
+    /// Tells peers to come here instead of to where the node listens. At most four.
+    pub fn advertise(mut self, address: SocketAddr) -> Builder {
+        self.advertise.push(address);
+        self
+    }
+
+    /// Tells others where clients reach this node.
+    pub fn advertise_client(mut self, client: impl Into<String>) -> Builder {
+        self.client = Some(client.into());
+        self
+    }
+
+    /// Joins the ring these belong to. Repeat as needed. Without seeds, and without peers remembered from an earlier
+    /// life, the node starts a ring of its own.
+    pub fn join(mut self, seeds: impl IntoIterator<Item = Seed>) -> Builder {
+        self.seeds.extend(seeds);
+        self
+    }
+
+    /// Talks to the nodes of this hub, inside the process, instead of over sockets.
+    pub fn memory(mut self, hub: &Hub) -> Builder {
+        self.memory = Some(hub.clone());
+        self
+    }
+
+    /// Registers an application for messages of one purpose, 16 or above.
+    pub fn app(mut self, purpose: u32, app: Arc<dyn App>) -> Builder {
+        self.apps.push((purpose, app));
+        self
+    }
+
+    /// Starts the node on a thread of its own. Returns when it listens; see [`Handle::ready`] for when it is part of a
+    /// ring.
+    pub async fn start(self) -> Result<Handle, StartError> {
+        Err(StartError::System(io::Error::other("not built yet")))
+    }
+
+    /// Starts the node on the current thread, inside the current [`tokio::task::LocalSet`].
+    pub async fn start_here(self) -> Result<Handle, StartError> {
+        Err(StartError::System(io::Error::other("not built yet")))
+    }
+}

@@ -1,0 +1,267 @@
+//! What a node tells about itself: plain data, the same inside a program, over HTTP and from node to node.
+//!
+//! Ids are 32 hexadecimal digits, distances powers of two, times milliseconds or microseconds as the name says.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// One node at a glance.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Its id.
+    pub id: String,
+    /// What people call it, if they do.
+    pub name: Option<String>,
+    /// The cluster it belongs to.
+    pub cluster: String,
+    /// The overlay it runs.
+    pub overlay: String,
+    /// Digits are base 2^base.
+    pub base: u8,
+    /// Members a full leaf set has, both sides together.
+    pub leaf_set: u16,
+    /// `lease` or `hint`.
+    pub ownership: String,
+    /// The release of the program.
+    pub version: String,
+    /// Which life of this identity it is.
+    pub incarnation: u32,
+    /// How far it has come: out, joining, waiting, ok, ready, leaving, isolated.
+    pub status: String,
+    /// Whether it may deliver messages right now.
+    pub entitled: bool,
+    /// How long it has been running.
+    pub uptime_ms: u64,
+    /// Where peers reach it.
+    pub endpoints: Vec<SocketAddr>,
+    /// Where clients reach it, if they can.
+    pub client: Option<String>,
+    /// The region it was started in, if any.
+    pub region: Option<String>,
+    /// Its share of the ring, 0 to 1; 0 while it answers for nothing.
+    pub share: f64,
+    /// The part of the ring it answers for: the first id, and the one after the last. None: nothing, or all of it (see `share`).
+    pub range: Option<(String, String)>,
+    /// Its ring neighbour with the next smaller id, wrapping.
+    pub left: Option<String>,
+    /// Its ring neighbour with the next larger id, wrapping.
+    pub right: Option<String>,
+    /// Members of its leaf set right now.
+    pub leaves: usize,
+    /// Nodes in all its tables.
+    pub known: usize,
+    /// Open connections to peers.
+    pub connections: usize,
+    /// Peers that are silent and being probed.
+    pub suspects: Vec<String>,
+}
+
+/// A peer as one node knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Peer {
+    /// Its id.
+    pub id: String,
+    /// Which life of it is known.
+    pub incarnation: u32,
+    /// Where it can be reached.
+    pub endpoints: Vec<SocketAddr>,
+    /// The measured round trip.
+    pub rtt_us: Option<u32>,
+    /// `up` or `suspect`.
+    pub state: String,
+    /// Whether a connection is open.
+    pub connected: bool,
+    /// Where it is kept: `left`, `right`, `table`, `spare`, `neighbour`.
+    pub roles: Vec<String>,
+}
+
+/// The tables of one node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tables {
+    /// The node.
+    pub id: String,
+    /// Digits are base 2^base.
+    pub base: u8,
+    /// Members a full leaf set has.
+    pub leaf_set: u16,
+    /// Members a full neighbourhood set has.
+    pub neighbourhood: u16,
+    /// The left side of the leaf set, nearest first.
+    pub left: Vec<Entry>,
+    /// The right side of the leaf set, nearest first.
+    pub right: Vec<Entry>,
+    /// The cells of the routing table that have a holder, by row and column.
+    pub cells: Vec<Cell>,
+    /// The neighbourhood set, nearest first.
+    pub neighbours: Vec<Entry>,
+}
+
+/// A node in a table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Its id.
+    pub id: String,
+    /// How near it is, if measured.
+    pub rtt_us: Option<u32>,
+}
+
+/// A cell of the routing table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cell {
+    /// Digits shared with this node.
+    pub row: u8,
+    /// The next digit.
+    pub column: u8,
+    /// Who messages go to.
+    pub holder: Entry,
+    /// Who takes over.
+    pub spares: Vec<Entry>,
+}
+
+/// The nodes of a ring, as far as one node could reach them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Survey {
+    /// The node that asked around.
+    pub by: String,
+    /// Everybody that answered, by id.
+    pub nodes: Vec<Summary>,
+    /// Nodes somebody knows that did not answer in time.
+    pub silent: Vec<String>,
+    /// Whether there are more nodes than were asked.
+    pub cut: bool,
+    /// Whether everybody's ring neighbours are those this survey found beside it.
+    pub whole: bool,
+}
+
+/// Who answers for a key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    /// The id of the key.
+    pub key: String,
+    /// The responsible node.
+    pub root: String,
+    /// Where it can be reached.
+    pub endpoints: Vec<SocketAddr>,
+    /// Hops the question took.
+    pub hops: u8,
+    /// Whether the node was entitled to deliver when it answered. If not, another may turn out to be.
+    pub is_final: bool,
+    /// How long it took.
+    pub micros: u64,
+    /// Every hop, the origin first and the root last; empty unless traced.
+    pub path: Vec<Hop>,
+}
+
+/// One step of a traced route.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hop {
+    /// The node that decided.
+    pub node: String,
+    /// Why it sent the message where it did, in words.
+    pub rule: String,
+    /// Digits the node shares with the key.
+    pub shared: u8,
+    /// How far the node is from the key: the exponent of two, in tenths. None: it is the key.
+    pub distance_log2_tenths: Option<u32>,
+    /// The round trip from this node to the next, as it knows it.
+    pub rtt_us: Option<u32>,
+}
+
+/// A message that has been delivered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivered {
+    /// The node whose application got it.
+    pub root: kringle_core::id::NodeId,
+    /// Hops it took.
+    pub hops: u8,
+    /// What the application answered, if anything.
+    pub answer: Option<Vec<u8>>,
+}
+
+/// Something that happened at a node, for whoever follows its events.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// Counts the events of this node since it started; a gap means that the reader was too slow.
+    pub serial: u64,
+    /// When, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// What.
+    #[serde(flatten)]
+    pub what: What,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum What {
+    /// The node's status changed.
+    Status {
+        /// The new one.
+        status: String,
+    },
+    /// A peer entered the leaf set.
+    PeerUp {
+        /// Who.
+        peer: String,
+    },
+    /// A peer left the leaf set.
+    PeerDown {
+        /// Who.
+        peer: String,
+    },
+    /// A peer missed a probe.
+    Suspected {
+        /// Who.
+        peer: String,
+    },
+    /// A suspected peer answered.
+    Cleared {
+        /// Who.
+        peer: String,
+    },
+    /// Probes found a peer dead.
+    Died {
+        /// Who.
+        peer: String,
+    },
+    /// The node answers for a part of the ring it did not answer for before.
+    RangeGained {
+        /// First id.
+        from: String,
+        /// Last id.
+        to: String,
+    },
+    /// The node no longer answers for a part of the ring.
+    RangeLost {
+        /// First id.
+        from: String,
+        /// Last id.
+        to: String,
+    },
+    /// Somebody was refused, or refused us, and why.
+    Refused {
+        /// Who, as far as that is known.
+        peer: String,
+        /// Why.
+        reason: String,
+    },
+    /// For three leases now the node has not been allowed to deliver.
+    LeasesOverdue,
+    /// The reader was too slow and missed events.
+    Missed {
+        /// How many.
+        count: u64,
+    },
+}
+
+/// A join token as its issuer knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenReport {
+    /// Names the token, without being one.
+    pub id: String,
+    /// When it ends, in seconds since 1970.
+    pub expires: u64,
+    /// `open`, `used` or `revoked`.
+    pub state: String,
+}
