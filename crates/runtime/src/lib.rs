@@ -13,6 +13,7 @@ pub mod error;
 pub mod handle;
 pub mod home;
 pub mod identity;
+pub mod key;
 mod metrics;
 pub mod report;
 pub mod seeds;
