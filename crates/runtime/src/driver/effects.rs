@@ -201,7 +201,9 @@ impl Driver {
 /// Says whether a message is so large that it must not stand in front of others.
 fn is_large(body: &Body) -> bool {
     match body {
-        Body::Routed(Routed { payload: Payload::App(app) | Payload::Direct(app), .. }) => app.bytes.len() > BULK,
+        Body::Routed(Routed { payload: Payload::App(app) | Payload::Direct(app), .. }) => {
+            app.bytes.len() > BULK
+        }
         Body::Receipt(receipt) => match &receipt.outcome {
             kringle_core::message::Outcome::Delivered(Some(bytes)) => bytes.len() > BULK,
             _ => false,

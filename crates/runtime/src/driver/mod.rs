@@ -33,8 +33,11 @@ use crate::clock::{Clock, unix_ms};
 use crate::describe::{About, View};
 use crate::handle::{Call, Ending};
 use crate::home::Home;
+use crate::identity::Identity;
+use crate::identity::book::Tokens;
+use crate::identity::cluster::{Certificate, Cluster};
 use crate::identity::credentials::Credentials;
-use crate::identity::{Certificate, Cluster, Identity, Token, Tokens};
+use crate::identity::token::Token;
 use crate::metrics::Metrics;
 use crate::report::{Event, What};
 use crate::seeds::Seed;
@@ -120,6 +123,8 @@ pub(crate) struct Driver {
     home: Option<Home>,
     had_peers: bool,
     remembered: u64,
+    /// Whether this node is finding out if it has a twin.
+    doubting: bool,
 }
 
 /// Who this node is.
@@ -127,7 +132,8 @@ pub(crate) struct Me {
     pub(crate) identity: Identity,
     pub(crate) incarnation: u32,
     pub(crate) instance: u64,
-    pub(crate) cluster: Cluster,
+    pub(crate) cluster: Option<Cluster>,
+    pub(crate) cluster_id: ClusterId,
     pub(crate) certificate: Option<Certificate>,
     pub(crate) token: Option<Token>,
     pub(crate) tokens: Tokens,
@@ -136,8 +142,8 @@ pub(crate) struct Me {
 }
 
 impl Me {
-    pub(crate) fn cluster_id(&self) -> ClusterId {
-        self.cluster.id()
+    fn cluster_id(&self) -> ClusterId {
+        self.cluster_id
     }
 }
 
@@ -199,6 +205,7 @@ impl Shell {
                 home: parts.home,
                 had_peers: parts.had_peers,
                 remembered: 0,
+                doubting: false,
             }),
             scratch: Cell::default(),
             sooner: Notify::new(),
@@ -304,7 +311,8 @@ impl Driver {
     fn fire(&mut self) {
         // Bounded: a timer that is set again for the past fires in the next round.
         for _ in 0..Timer::ALL.len() {
-            let Some(timer) = Timer::ALL.iter().copied().find(|timer| self.timers[*timer as usize] <= self.now)
+            let Some(timer) =
+                Timer::ALL.iter().copied().find(|timer| self.timers[*timer as usize] <= self.now)
             else {
                 return;
             };
@@ -350,7 +358,7 @@ impl Driver {
                 return Err(());
             }
             if rest.get(4..6).is_some_and(|mark| mark == CONTROL) {
-                let Some(control) = rest.get(6..length) else { break };
+                let Some(control) = rest.get(wire::HEADER..length) else { break };
                 self.control(link, control);
                 used += length;
                 continue;
@@ -426,7 +434,7 @@ impl Driver {
             about: &self.about,
             metrics: &self.metrics,
             connections: self.links.values().map(PeerLinks::count).sum(),
-            linked: &|peer| self.links.contains_key(&peer),
+            linked: Box::new(|peer| self.links.contains_key(&peer)),
         }
     }
 

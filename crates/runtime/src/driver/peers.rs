@@ -9,7 +9,7 @@ use kringle_core::contact::Contact;
 use kringle_core::edge::Input;
 use kringle_core::id::NodeId;
 use kringle_core::message::Body;
-use kringle_core::wire::{OLDEST, VERSION};
+use kringle_core::wire::{HEADER, OLDEST, VERSION};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinSet, spawn_local};
 use tokio::time::{Instant, sleep, timeout};
@@ -18,7 +18,9 @@ use super::{CONTROL, Driver, Network, Shell};
 use crate::clock::unix_ms;
 use crate::handle::Ending;
 use crate::home::Membership;
-use crate::identity::{Certificate, Cluster, Identity, PublicKey, Token};
+use crate::identity::cluster::{Certificate, Cluster};
+use crate::identity::token::{Token, TokenError};
+use crate::identity::{Identity, PublicKey};
 use crate::report::What;
 use crate::transport::hello::{Greeting, Hello, Purpose, Refused, Why};
 use crate::transport::link::{self, End, Ends, Link};
@@ -157,7 +159,7 @@ impl Shell {
         expected: Option<NodeId>,
         purpose: Purpose,
     ) -> Result<Rc<Link>, DialError> {
-        let attempt = |to: SocketAddr, shell: Rc<Shell>| async move {
+        let attempt = move |to: SocketAddr, shell: Rc<Shell>| async move {
             let proved = shell.reach(to, expected).await?;
             shell.greet(proved, purpose).await
         };
@@ -232,9 +234,7 @@ impl Shell {
                         let (stream, _) = Tls::new(&stranger).connect(metered, Some(me)).await.ok()?;
                         Stream::Tls(Box::new(stream))
                     }
-                    Network::Memory(hub) => {
-                        Stream::Memory(hub.dial(to, stranger.public(), Some(me)).ok()?.0)
-                    }
+                    Network::Memory(hub) => Stream::Memory(hub.dial(to, stranger.public(), Some(me)).ok()?.0),
                 };
                 let hello = self.driver.borrow().hello(Purpose::Who, me);
                 Greeting::Hello(Box::new(hello)).write(&mut stream).await.ok()?;
@@ -354,6 +354,10 @@ impl Shell {
                 return Err(DialError::Unwelcome(refused));
             }
         }
+        if let Some(admit) = admit {
+            // Frames may follow its agreement at once, in the same packet.
+            admit.set(0);
+        }
         Greeting::Hello(Box::new(ours)).write(&mut stream).await?;
         match Greeting::read(&mut stream).await? {
             Greeting::Agreed => {}
@@ -362,9 +366,6 @@ impl Shell {
                 return Err(DialError::Refused(refused));
             }
             Greeting::Hello(_) => return Err(DialError::Unreachable("a greeting out of turn".into())),
-        }
-        if let Some(admit) = admit {
-            admit.set(0);
         }
         let link = self.enter(|driver| {
             driver.metrics.accepted.inc();
@@ -487,7 +488,9 @@ impl Driver {
         if self.me.cluster.is_none() {
             // The token names the cluster, and the cluster's name and key have to fit it: from here on we know its key.
             let shown = hello.certificate.as_deref().map(Certificate::decode);
-            let Some(Ok(shown)) = shown else { return Err(membership("no certificate of the cluster".into())) };
+            let Some(Ok(shown)) = shown else {
+                return Err(membership("no certificate of the cluster".into()));
+            };
             let cluster = Cluster::member(&self.about.cluster, shown.cluster_key);
             let cluster = cluster.map_err(|error| membership(error.to_string()))?;
             if cluster.id() != self.me.cluster_id() {
@@ -516,7 +519,10 @@ impl Driver {
         if hello.oldest > VERSION || hello.version < OLDEST {
             return Err(Refused::new(
                 Why::Version,
-                format!("speaks versions {} to {}, this node {OLDEST} to {VERSION}", hello.oldest, hello.version),
+                format!(
+                    "speaks versions {} to {}, this node {OLDEST} to {VERSION}",
+                    hello.oldest, hello.version
+                ),
             ));
         }
         if hello.cluster != self.me.cluster_id() {
@@ -530,11 +536,14 @@ impl Driver {
         let Some((incarnation, instance)) = self.lives.get(&peer).copied() else { return Ok(()) };
         let later = || Some((incarnation, self.book.find(peer).unwrap_or_default().to_vec()));
         if hello.incarnation < incarnation {
-            let text = format!("a later life of this node is known: {incarnation}, not {}", hello.incarnation);
+            let text =
+                format!("a later life of this node is known: {incarnation}, not {}", hello.incarnation);
             return Err(Refused { why: Why::Superseded, text, later: later() });
         }
         let here = self.links.get(&peer).is_some_and(|links| {
-            links.all().any(|link| link.is_open() && link.instance == instance && link.incarnation == incarnation)
+            links
+                .all()
+                .any(|link| link.is_open() && link.instance == instance && link.incarnation == incarnation)
         });
         if hello.incarnation == incarnation && hello.instance != instance && here {
             let text = "the same identity is connected from another process".into();
@@ -563,7 +572,7 @@ impl Driver {
             .as_deref()
             .unwrap_or_default()
             .parse()
-            .map_err(|error: crate::identity::TokenError| refuse(error.to_string()))?;
+            .map_err(|error: TokenError| refuse(error.to_string()))?;
         let cluster = self.me.cluster.as_ref().filter(|cluster| cluster.can_certify());
         let Some(cluster) = cluster else { return Err(refuse("this node can not admit others".into())) };
         self.me.tokens.redeem(&token, unix_ms() / 1000).map_err(|error| refuse(error.to_string()))?;
@@ -649,11 +658,13 @@ impl Driver {
     pub(super) fn dismiss(&mut self, link: &Rc<Link>, last: &Refused) {
         let word = Greeting::Refused(last.clone()).encode();
         let queued = link.queue(self.now, |out| {
-            // Without the length of a greeting; frames have their own.
-            let length = (CONTROL.len() + word.len() - 2 + 4 - kringle_core::wire::HEADER.min(0)) as u32;
-            out.extend_from_slice(&frame_field(length));
-            out.extend_from_slice(CONTROL);
-            out.extend_from_slice(&word[2..]);
+            // As a frame with a mark of its own; without the length a greeting begins with.
+            let word = &word[2..];
+            let mut header = [0; HEADER];
+            header[..4].copy_from_slice(&(word.len() as u32).to_be_bytes());
+            header[4..6].copy_from_slice(CONTROL);
+            out.extend_from_slice(&header);
+            out.extend_from_slice(word);
         });
         link.close(queued.is_some());
     }
@@ -736,9 +747,4 @@ impl Driver {
             None => {}
         }
     }
-}
-
-fn frame_field(length: u32) -> [u8; 4] {
-    // The field counts what follows a core frame's header; ours is read back by the same rule.
-    length.wrapping_sub(kringle_core::wire::HEADER as u32).to_be_bytes()
 }

@@ -63,6 +63,8 @@ pub(crate) enum Why {
     /// The same id is here, in the same life, from another process.
     Twin,
     Stopping,
+    /// The connection is not needed any more; nothing is wrong.
+    Orderly,
     Other,
 }
 
@@ -124,7 +126,7 @@ impl Greeting {
         out
     }
 
-    fn decode(bytes: &[u8]) -> Option<Greeting> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Greeting> {
         let fields = Fields::read(bytes).ok()?;
         match fields.number(KIND)? {
             0 => fields.hello().map(|hello| Greeting::Hello(Box::new(hello))),
@@ -218,7 +220,8 @@ impl Writer {
         if let Some(region) = &hello.region {
             self.text(REGION, region);
         }
-        let optional = [(CERTIFICATE, &hello.certificate), (CREDENTIALS, &hello.credentials), (GRANTED, &hello.granted)];
+        let optional =
+            [(CERTIFICATE, &hello.certificate), (CREDENTIALS, &hello.credentials), (GRANTED, &hello.granted)];
         for (field, bytes) in optional {
             if let Some(bytes) = bytes {
                 self.bytes(field, bytes);
@@ -240,6 +243,7 @@ impl Writer {
             Why::Superseded => 5,
             Why::Twin => 6,
             Why::Stopping => 7,
+            Why::Orderly => 8,
         };
         self.number(REASON, reason);
         self.text(TEXT, &refused.text);
@@ -338,6 +342,7 @@ impl<'b> Fields<'b> {
             5 => Why::Superseded,
             6 => Why::Twin,
             7 => Why::Stopping,
+            8 => Why::Orderly,
             _ => Why::Other,
         };
         let later = self.number(INCARNATION).and_then(|number| u32::try_from(number).ok());

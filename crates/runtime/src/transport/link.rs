@@ -39,6 +39,8 @@ pub(crate) struct Link {
     pub(crate) stuck: Cell<Option<Time>>,
     /// The last round trip measured.
     pub(crate) rtt: Cell<Option<u32>>,
+    /// Whether the peer has closed it in an orderly way.
+    pub(crate) orderly: Cell<bool>,
     /// A question under way that will be timed.
     pub(crate) timed: Cell<Option<(Nonce, Time)>>,
     out: RefCell<Out>,
@@ -115,6 +117,7 @@ impl Link {
             used: Cell::new(ends.now),
             stuck: Cell::new(None),
             rtt: Cell::new(ends.rtt),
+            orderly: Cell::new(false),
             timed: Cell::new(None),
             out: RefCell::default(),
         })

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use prometheus_client::metrics::counter::Counter;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
@@ -47,26 +48,25 @@ impl AsyncWrite for Stream {
     }
 }
 
-/// What went over a socket, and how much may come in before its other end is known.
-#[derive(Debug, Default)]
-pub(crate) struct Meter {
-    pub(crate) read: Cell<u64>,
-    pub(crate) written: Cell<u64>,
-    /// Bytes that may be read; zero: any number.
-    pub(crate) read_max: Cell<u64>,
-}
-
-/// A socket that counts.
+/// A socket that counts, and limits what may come in before its other end is known.
 pub(crate) struct Metered {
     inner: TcpStream,
-    meter: Rc<Meter>,
+    read: Counter,
+    written: Counter,
+    /// Bytes that may still be read; zero: any number.
+    allowance: Rc<Cell<u64>>,
 }
 
 impl Metered {
-    pub(crate) fn new(inner: TcpStream, read_max: u64) -> (Metered, Rc<Meter>) {
-        let meter = Rc::new(Meter::default());
-        meter.read_max.set(read_max);
-        (Metered { inner, meter: meter.clone() }, meter)
+    /// Wraps a socket. The allowance is lifted by setting it to zero.
+    pub(crate) fn new(
+        inner: TcpStream,
+        read: Counter,
+        written: Counter,
+        allowance: u64,
+    ) -> (Metered, Rc<Cell<u64>>) {
+        let allowance = Rc::new(Cell::new(allowance));
+        (Metered { inner, read, written, allowance: allowance.clone() }, allowance)
     }
 }
 
@@ -78,27 +78,25 @@ impl AsyncRead for Metered {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let polled = Pin::new(&mut self.inner).poll_read(cx, buf);
-        let (meter, got) = (&self.meter, (buf.filled().len() - before) as u64);
-        meter.read.set(meter.read.get() + got);
-        if meter.read_max.get() != 0 && meter.read.get() > meter.read_max.get() {
-            return Poll::Ready(Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "too many bytes before the handshake was done",
-            )));
+        let got = (buf.filled().len() - before) as u64;
+        self.read.inc_by(got);
+        match self.allowance.get() {
+            0 => {}
+            left if got < left => self.allowance.set(left - got),
+            _ => {
+                let what = "too many bytes before the handshake was done";
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, what)));
+            }
         }
         polled
     }
 }
 
 impl AsyncWrite for Metered {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.inner).poll_write(cx, bytes);
         if let Poll::Ready(Ok(count)) = polled {
-            self.meter.written.set(self.meter.written.get() + count as u64);
+            self.written.inc_by(count as u64);
         }
         polled
     }
