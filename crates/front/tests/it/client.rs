@@ -25,7 +25,7 @@ pub(crate) struct Reply {
 
 impl Client {
     pub(crate) async fn open(to: SocketAddr) -> Client {
-        Client { stream: TcpStream::connect(to).await.unwrap(), unread: Vec::new() }
+        Client { stream: TcpStream::connect(to).await.expect("the port is open"), unread: Vec::new() }
     }
 
     /// Sends bytes. The other side may have closed already; then there is an answer to read, or an end.
@@ -39,7 +39,7 @@ impl Client {
         let head = String::from_utf8(head).expect("heads are ASCII");
         let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status line");
         let mut reply = Reply { status, head, body: Vec::new() };
-        let length = reply.header("content-length").map(|length| length.parse().unwrap());
+        let length = reply.header("content-length").map(|length| length.parse().expect("a number"));
         let length: usize = length.unwrap_or(0);
         while self.unread.len() < length && self.more().await {}
         reply.body = self.unread.drain(..length.min(self.unread.len())).collect();
@@ -83,7 +83,7 @@ impl Reply {
     }
 
     pub(crate) fn text(&self) -> &str {
-        std::str::from_utf8(&self.body).unwrap()
+        std::str::from_utf8(&self.body).expect("a text")
     }
 
     pub(crate) fn json(&self) -> Value {

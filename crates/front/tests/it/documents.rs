@@ -1,10 +1,12 @@
 //! What a node tells about itself, others and the ring.
 
 use kringle_front::http::Options;
+use kringle_runtime::Seed;
+use kringle_runtime::transport::mem::Hub;
 use serde_json::json;
 
 use crate::client::{get, post, request};
-use crate::rings::Ring;
+use crate::rings::{Ring, builder, seed};
 
 #[tokio::test]
 async fn status_ring_and_nodes_tell_of_everybody() {
@@ -130,11 +132,43 @@ async fn a_node_is_told_to_end_and_answers_before_it_does() {
 }
 
 #[tokio::test]
-async fn a_node_that_is_in_a_ring_can_not_join_another() {
-    let ring = Ring::start(2, Options::default()).await;
-    let seed = ring.nodes[1].info().advertised[0];
-    let reply = post(ring.address(), "/v1/cluster/join", format!("{{\"seeds\":[\"{seed}\"]}}")).await;
-    assert_eq!(reply.status, 409, "{reply:?}");
+async fn a_node_that_finds_nobody_is_not_ready_until_it_is_told_of_somebody() {
+    let hub = Hub::default();
+    let nowhere = "127.0.0.1:1".parse().unwrap();
+    let lost = builder(&hub, 0).join([Seed::Address(nowhere)]).start().await.unwrap();
+    let other = builder(&hub, 1).start().await.unwrap();
+    let mut ring = Ring::open(hub, lost, Options::default()).await;
+    ring.nodes.push(other);
+    ring.ready(1).await;
+    let reply = get(ring.address(), "/readyz").await;
+    assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")));
+    assert_eq!(reply.problem("KR0520")["node_status"], "out");
+    get(ring.address(), "/v1/lookup/k").await.problem("KR0520");
+    let seeds = json!({"seeds": [seed(&ring.nodes[1]).to_string()]});
+    let reply = post(ring.address(), "/v1/cluster/join", seeds.to_string()).await;
+    assert_eq!((reply.status, &reply.document("kringle.accepted/1")["doing"]), (202, &json!("join")));
+    ring.ready(0).await;
+    assert_eq!(get(ring.address(), "/readyz").await.status, 200);
+    ring.stop().await;
+}
+
+#[tokio::test]
+async fn tokens_are_made_listed_and_revoked() {
+    let hub = Hub::default();
+    let node = builder(&hub, 0).secret("a secret that is long enough").start().await.unwrap();
+    let ring = Ring::open(hub, node, Options::default()).await;
+    let reply = post(ring.address(), "/v1/tokens", "{\"lifetime\":\"10m\"}").await;
+    let token = reply.document("kringle.token/1");
+    assert!(reply.status == 201 && token["token"].is_string(), "{reply:?}");
+    let tokens = get(ring.address(), "/v1/tokens").await.document("kringle.tokens/1");
+    let listed = &tokens["tokens"][0];
+    assert_eq!(listed["state"], "open");
+    assert!(listed["expires"].as_u64().unwrap().abs_diff(token["expires"].as_u64().unwrap()) <= 1);
+    let path = format!("/v1/tokens/{}", listed["id"].as_str().unwrap());
+    assert_eq!(request(ring.address(), "DELETE", &path, "", b"").await.status, 204);
+    let tokens = get(ring.address(), "/v1/tokens").await.document("kringle.tokens/1");
+    assert_eq!(tokens["tokens"][0]["state"], "revoked");
+    request(ring.address(), "DELETE", "/v1/tokens/none", "", b"").await.problem("KR0404");
     ring.stop().await;
 }
 

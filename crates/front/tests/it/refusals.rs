@@ -68,7 +68,7 @@ async fn parameters_that_can_not_be_read_are_named() {
         ("/v1/lookup/k?dedline=2s", "dedline"),
         ("/v1/lookup/k?deadline=2", "unit"),
         ("/v1/lookup/k?deadline=0s", "deadline"),
-        ("/v1/lookup/k?trace=maybe", "bool"),
+        ("/v1/lookup/k?trace=maybe", "true"),
         ("/v1/lookup/k?replicas=99", "replicas"),
         ("/v1/lookup?id=abc", "32"),
         ("/v1/lookup", "empty"),

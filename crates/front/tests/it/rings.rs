@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kringle_core::config::Settings;
 use kringle_core::id::Key;
 use kringle_front::http::{Options, Server, serve};
 use kringle_front::target::Target;
@@ -35,22 +36,34 @@ impl Ring {
     /// Starts this many nodes, one after the other, and opens a port.
     pub(crate) async fn start(count: u8, options: Options) -> Ring {
         let hub = Hub::default();
-        let first = start(&hub, 0, Vec::new()).await;
-        let target = Target::new(first.clone());
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let server = serve(listener, target.clone(), options).unwrap();
-        let mut ring = Ring { hub, nodes: vec![first], target, server };
+        let first = builder(&hub, 0).start().await.expect("a node starts");
+        let mut ring = Ring::open(hub, first, options).await;
+        ring.ready(0).await;
         for _ in 1..count {
             ring.add().await;
         }
         ring
     }
 
+    /// Opens a port for a node.
+    pub(crate) async fn open(hub: Hub, first: Handle, options: Options) -> Ring {
+        let target = Target::new(first.clone());
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let server = serve(listener, target.clone(), options).expect("an open port");
+        Ring { hub, nodes: vec![first], target, server }
+    }
+
     /// Starts one more node and waits until it is in the ring.
     pub(crate) async fn add(&mut self) {
-        let seed = Seed::Address(self.nodes[0].info().advertised[0]);
-        let number = u8::try_from(self.nodes.len()).unwrap();
-        self.nodes.push(start(&self.hub, number, vec![seed]).await);
+        let number = self.nodes.len();
+        let node = builder(&self.hub, number).join([seed(&self.nodes[0])]).start().await;
+        self.nodes.push(node.expect("a node starts"));
+        self.ready(number).await;
+    }
+
+    /// Waits until a node is in the ring.
+    pub(crate) async fn ready(&self, number: usize) {
+        timeout(PATIENCE, self.nodes[number].ready()).await.expect("it joins in time").expect("it joins");
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -65,11 +78,16 @@ impl Ring {
     }
 }
 
-async fn start(hub: &Hub, number: u8, seeds: Vec<Seed>) -> Handle {
-    let builder = Builder::new("t").memory(hub).name(format!("node-{number}")).key([number + 1; 32]);
-    let node = builder.app(16, Arc::new(Mirror)).join(seeds).start().await.unwrap();
-    timeout(PATIENCE, node.ready()).await.expect("it joins in time").unwrap();
-    node
+/// A node of a test, not started yet.
+pub(crate) fn builder(hub: &Hub, number: usize) -> Builder {
+    let key = [u8::try_from(number + 1).expect("few nodes"); 32];
+    let builder = Builder::new("t").settings(Settings::demo()).memory(hub).key(key);
+    builder.name(format!("node-{number}")).app(16, Arc::new(Mirror))
+}
+
+/// Where a node is found.
+pub(crate) fn seed(node: &Handle) -> Seed {
+    Seed::Address(node.info().bound[0])
 }
 
 /// Options with short waits.
