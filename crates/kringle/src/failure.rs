@@ -11,6 +11,9 @@ pub(crate) struct Failure {
     code: u8,
 }
 
+/// What a command says at its end, and how it ended.
+pub(crate) type Answer = Result<(String, Ending), Failure>;
+
 /// How a command ended that had an answer.
 #[derive(Debug)]
 pub(crate) enum Ending {
@@ -18,6 +21,8 @@ pub(crate) enum Ending {
     Good,
     /// The answer says what is wrong: exit code 1.
     Bad,
+    /// A signal has ended it, as it should: this exit code.
+    Signal(u8),
     /// There is an answer, and something went wrong all the same.
     Failed(Failure),
 }
@@ -37,6 +42,11 @@ impl Failure {
     /// It was asked rightly and went wrong: exit code 1.
     pub(crate) fn failed(what: impl Into<String>, remedy: impl Into<String>) -> Failure {
         Failure { what: what.into(), remedy: remedy.into(), code: 1 }
+    }
+
+    /// It ended with this exit code.
+    pub(crate) fn coded(code: u8, what: impl Into<String>, remedy: impl Into<String>) -> Failure {
+        Failure { what: what.into(), remedy: remedy.into(), code }
     }
 
     /// Ctrl-C has ended it: exit code 130.
@@ -61,6 +71,14 @@ impl Failure {
     /// Returns what the process ends with.
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code)
+    }
+}
+
+#[cfg(test)]
+impl Failure {
+    /// Returns the number the process ends with.
+    pub(crate) fn code(&self) -> u8 {
+        self.code
     }
 }
 
