@@ -200,6 +200,12 @@ pub enum Command {
         /// Nodes to start from.
         seeds: Vec<Contact>,
     },
+    /// Look whether these nodes are in another ring, and if so, let the rings grow together. Replies
+    /// [`Reply::Joined`] at once; [`Failure::NotJoined`] unless this node is in a ring.
+    Meet {
+        /// Nodes to ask.
+        peers: Vec<Contact>,
+    },
     /// Say goodbye and stop answering. Replies [`Reply::Left`].
     Leave,
     /// Ask who answers for a key. Replies [`Reply::Found`].

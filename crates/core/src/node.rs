@@ -124,6 +124,7 @@ impl Node {
             Command::Create => self.overlay.create(request, cx),
             Command::Join { seeds } => self.overlay.join(request, seeds, false, cx),
             Command::Rejoin { seeds } => self.overlay.join(request, seeds, true, cx),
+            Command::Meet { peers } => self.overlay.meet(request, peers, cx),
             Command::Leave => self.overlay.leave(request, cx),
             Command::Lookup { key, trace, deadline } => {
                 let payload = if trace { Payload::Trace(Box::default()) } else { Payload::Lookup };

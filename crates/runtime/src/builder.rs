@@ -6,9 +6,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use kringle_core::config::{ConfigError, Settings};
+use tokio::sync::oneshot;
+use tokio::task::LocalSet;
 
 use crate::app::App;
 use crate::handle::Handle;
+use crate::identity::credentials::Credentials;
+use crate::launch::launch;
 use crate::seeds::Seed;
 use crate::transport::mem::Hub;
 
@@ -81,6 +85,7 @@ pub struct Builder {
     pub(crate) seeds: Vec<Seed>,
     pub(crate) memory: Option<Hub>,
     pub(crate) apps: Vec<(u32, Arc<dyn App>)>,
+    pub(crate) credentials: Option<Arc<dyn Credentials>>,
 }
 
 impl Builder {
@@ -102,6 +107,7 @@ impl Builder {
             seeds: Vec::new(),
             memory: None,
             apps: Vec::new(),
+            credentials: None,
         }
     }
 
@@ -190,14 +196,41 @@ impl Builder {
         self
     }
 
-    /// Starts the node on a thread of its own. Returns when it listens; see [`Handle::ready`] for when it is part of a
-    /// ring.
-    pub async fn start(self) -> Result<Handle, StartError> {
-        Err(StartError::System(io::Error::other("not built yet")))
+    /// Shows these credentials to peers and asks them for theirs, besides the cluster's own certificates.
+    pub fn credentials(mut self, credentials: Arc<dyn Credentials>) -> Builder {
+        self.credentials = Some(credentials);
+        self
     }
 
-    /// Starts the node on the current thread, inside the current [`tokio::task::LocalSet`].
+    /// Starts the node on a thread and a runtime of its own. Returns when it listens; see [`Handle::ready`] for when it
+    /// is part of a ring.
+    pub async fn start(self) -> Result<Handle, StartError> {
+        let (tell, told) = oneshot::channel();
+        let thread = std::thread::Builder::new().name("kringle-node".into());
+        thread.spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = match runtime {
+                Ok(runtime) => runtime,
+                Err(error) => return drop(tell.send(Err(StartError::System(error)))),
+            };
+            LocalSet::new().block_on(&runtime, async {
+                match launch(self).await {
+                    Ok((handle, running)) => {
+                        let _ = tell.send(Ok(handle));
+                        running.await;
+                    }
+                    Err(error) => drop(tell.send(Err(error))),
+                }
+            });
+        })?;
+        told.await.unwrap_or_else(|_| Err(StartError::System(io::Error::other("the node's thread ended"))))
+    }
+
+    /// Starts the node on the current thread, inside the current [`LocalSet`]: for programs that are such a thread
+    /// themselves, and for many nodes in one.
     pub async fn start_here(self) -> Result<Handle, StartError> {
-        Err(StartError::System(io::Error::other("not built yet")))
+        let (handle, running) = launch(self).await?;
+        tokio::task::spawn_local(running);
+        Ok(handle)
     }
 }

@@ -42,8 +42,8 @@ pub struct View<'a> {
     pub(crate) book: &'a Book,
     pub(crate) about: &'a About,
     pub(crate) metrics: &'a Metrics,
-    /// Peers a connection is open to.
-    pub(crate) connected: &'a dyn Fn(NodeId) -> bool,
+    /// Whether a connection to a peer is open.
+    pub(crate) linked: Box<dyn Fn(NodeId) -> bool + 'a>,
     pub(crate) connections: usize,
 }
 
@@ -149,7 +149,7 @@ impl View<'_> {
                 endpoints: self.endpoints(contact.addr),
                 rtt_us: proximity.and_then(rtt),
                 state: if suspects.contains(&contact.id) { "suspect" } else { "up" }.into(),
-                connected: (self.connected)(contact.id),
+                connected: (self.linked)(contact.id),
                 roles: roles.into_iter().map(String::from).collect(),
             })
             .collect()

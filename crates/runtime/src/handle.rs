@@ -43,6 +43,8 @@ pub struct Info {
     pub base: Base,
     /// Bytes a message may have.
     pub payload_max: u32,
+    /// Whether it was started without anybody to join.
+    pub founded: bool,
 }
 
 /// How a node ended.

@@ -90,6 +90,10 @@ impl Overlay for Echo {
         }
     }
 
+    fn meet(&mut self, request: RequestId, _: Vec<Contact>, cx: &mut Ctx<'_>) {
+        cx.out.push(Output::Reply { request, reply: Ok(Reply::Joined) });
+    }
+
     fn leave(&mut self, request: RequestId, cx: &mut Ctx<'_>) {
         self.status = Status::Out;
         cx.out.push(Output::Reply { request, reply: Ok(Reply::Left) });

@@ -92,6 +92,9 @@ pub trait Overlay {
     /// Joins the ring of these nodes, or comes back to it.
     fn join(&mut self, request: RequestId, seeds: Vec<Contact>, back: bool, cx: &mut Ctx<'_>);
 
+    /// Looks for another ring behind these nodes.
+    fn meet(&mut self, request: RequestId, peers: Vec<Contact>, cx: &mut Ctx<'_>);
+
     /// Says goodbye.
     fn leave(&mut self, request: RequestId, cx: &mut Ctx<'_>);
 
@@ -273,6 +276,10 @@ impl Overlay for AnyOverlay {
 
     fn join(&mut self, request: RequestId, seeds: Vec<Contact>, back: bool, cx: &mut Ctx<'_>) {
         each!(self, o => o.join(request, seeds, back, cx));
+    }
+
+    fn meet(&mut self, request: RequestId, peers: Vec<Contact>, cx: &mut Ctx<'_>) {
+        each!(self, o => o.meet(request, peers, cx));
     }
 
     fn leave(&mut self, request: RequestId, cx: &mut Ctx<'_>) {

@@ -6,10 +6,10 @@ use core::time::Duration;
 
 use super::join::own_join;
 use super::leaf_set::Source;
-use super::{AskFor, JoinReply, Pastry, What};
+use super::{AskFor, JoinReply, Pastry, SEEDS_MAX, What};
 use crate::config::Safeguard;
 use crate::contact::Contact;
-use crate::edge::{Ctx, Note, Refusal, Timer};
+use crate::edge::{Ctx, Failure, Note, Output, Refusal, Reply, RequestId, Timer};
 use crate::id::NodeId;
 use crate::message::{Body, HopAck, Nonce};
 use crate::overlay::Status;
@@ -213,6 +213,27 @@ impl Pastry {
             return;
         }
         let via = candidates[cx.dice.below(candidates.len())];
+        self.ask_for_ring(via, cx);
+    }
+
+    /// The user names nodes that may be in another ring. They are asked now, and as seeds from now on.
+    pub(super) fn start_meeting(&mut self, request: RequestId, peers: Vec<Contact>, cx: &mut Ctx<'_>) {
+        if self.status != Status::Ready {
+            return cx.out.push(Output::Reply { request, reply: Err(Failure::NotJoined) });
+        }
+        let me = self.router.me().id;
+        let strangers = peers.into_iter().filter(|peer| peer.id != me && self.router.get(peer.id).is_none());
+        for stranger in strangers.take(SEEDS_MAX).collect::<Vec<_>>() {
+            if !self.seeds.iter().any(|seed| seed.id == stranger.id) {
+                self.seeds.truncate(SEEDS_MAX - 1);
+                self.seeds.insert(0, stranger);
+            }
+            self.ask_for_ring(stranger, cx);
+        }
+        cx.out.push(Output::Reply { request, reply: Ok(Reply::Joined) });
+    }
+
+    fn ask_for_ring(&mut self, via: Contact, cx: &mut Ctx<'_>) {
         let (me, hop, serial, nonce) = (self.router.me(), self.nonce(), self.nonce(), self.nonce());
         self.past().healing = Some(Healing { via: via.id, hop, nonce });
         cx.note(Note::HealAsked);

@@ -520,6 +520,10 @@ impl Overlay for Pastry {
         self.start_join(request, seeds, back, cx);
     }
 
+    fn meet(&mut self, request: RequestId, peers: Vec<Contact>, cx: &mut Ctx<'_>) {
+        self.start_meeting(request, peers, cx);
+    }
+
     fn leave(&mut self, request: RequestId, cx: &mut Ctx<'_>) {
         self.start_leaving(request, cx);
     }

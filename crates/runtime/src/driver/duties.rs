@@ -1,0 +1,173 @@
+//! What a node does every now and then: it remembers its peers, closes what is not used, and gives up on whoever does
+//! not read. And what it does once: leave, and deal in tokens.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use kringle_core::edge::{Command, Failure, Reply};
+use kringle_core::overlay::Status;
+use tokio::sync::oneshot;
+use tokio::task::spawn_local;
+use tokio::time::sleep;
+
+use super::{Driver, PeerLinks, Shell};
+use crate::clock::unix_ms;
+use crate::handle::{Chore, Ending};
+use crate::home::Remembered;
+use crate::identity::book::TokenState;
+use crate::report::TokenReport;
+use crate::transport::hello::{Refused, Why};
+use crate::transport::link::Link;
+
+/// How often the rounds are made.
+const ROUND: Duration = Duration::from_secs(5);
+/// A connection over which nothing was said for so long is closed.
+const IDLE: Duration = Duration::from_secs(30 * 60);
+/// A peer that has not read a byte for so long is given up.
+const STUCK: Duration = Duration::from_secs(15);
+
+impl Shell {
+    pub(super) async fn do_duties(self: Rc<Shell>) {
+        loop {
+            sleep(ROUND).await;
+            self.enter(|driver| {
+                driver.sweep();
+                driver.remember();
+                let node = &driver.node;
+                let routes = node.overlay().as_pastry().map(|pastry| pastry.router());
+                driver.book.trim(|id| routes.is_some_and(|router| router.get(id).is_some()));
+            });
+        }
+    }
+}
+
+impl Driver {
+    /// Closes connections that are not used, or can not be.
+    fn sweep(&mut self) {
+        let links: Vec<Rc<Link>> = self.links.values().flat_map(PeerLinks::all).collect();
+        for link in links {
+            if link.stuck.get().is_some_and(|since| self.now.since(since) > STUCK) {
+                link.close(false);
+                self.metrics.dropped.inc();
+                self.input(kringle_core::edge::Input::Lost { peer: link.peer });
+            } else if self.now.since(link.used.get()) > IDLE {
+                self.metrics.idle_closed.inc();
+                self.dismiss(&link, &Refused::new(Why::Orderly, "nothing was said for long"));
+            }
+        }
+        // Lives of peers that are gone for good would add up over years.
+        if self.lives.len() > 65_536 {
+            let links = &self.links;
+            self.lives.retain(|peer, _| links.contains_key(peer));
+        }
+    }
+
+    /// Writes down whom this node knows, if that has changed.
+    pub(super) fn remember(&mut self) {
+        if self.node.status() != Status::Ready {
+            return;
+        }
+        let Some(pastry) = self.node.overlay().as_pastry() else { return };
+        let router = pastry.router();
+        let leaves = router.leaf_set().members().iter().copied();
+        let others = router.table().holders().map(|entry| entry.contact);
+        let mut known: Vec<Remembered> = Vec::new();
+        for contact in leaves.chain(others) {
+            if known.len() < crate::home::REMEMBERED_MAX && !known.iter().any(|peer| peer.id == contact.id) {
+                let endpoints = self.book.get(contact.addr).to_vec();
+                known.push(Remembered { id: contact.id, incarnation: contact.incarnation, endpoints });
+            }
+        }
+        if known.is_empty() {
+            return;
+        }
+        if !std::mem::replace(&mut self.had_peers, true) {
+            self.save_membership();
+        }
+        let Some(home) = &self.home else { return };
+        let mut hasher = blake3::Hasher::new();
+        for peer in &known {
+            hasher.update(&peer.id.to_bytes()).update(&peer.incarnation.to_be_bytes());
+            peer.endpoints.iter().for_each(|endpoint| {
+                hasher.update(endpoint.to_string().as_bytes());
+            });
+        }
+        let mut digest = [0; 8];
+        hasher.finalize_xof().fill(&mut digest);
+        let digest = u64::from_be_bytes(digest);
+        if std::mem::replace(&mut self.remembered, digest) != digest
+            && let Err(error) = home.set_peers(&known)
+        {
+            tracing::warn!(%error, "cannot remember peers");
+        }
+    }
+
+    /// Says goodbye, then ends.
+    pub(super) fn leave(&mut self, reply: oneshot::Sender<Result<Reply, Failure>>) {
+        let (left, has_left) = oneshot::channel();
+        self.command(Command::Leave, left);
+        let Some(shell) = self.shell.upgrade() else { return };
+        spawn_local(async move {
+            let answer = has_left.await.unwrap_or(Err(Failure::Ended));
+            let done = matches!(answer, Ok(Reply::Left) | Err(Failure::NotJoined));
+            shell.enter(|driver| {
+                if done {
+                    driver.forget_peers();
+                    driver.finish(Ending::Left);
+                }
+            });
+            let _ = reply.send(if done { Ok(Reply::Left) } else { answer });
+        });
+    }
+
+    /// Whoever has left does not look for its old ring when it is started again.
+    fn forget_peers(&mut self) {
+        if let Some(home) = &self.home
+            && let Err(error) = home.set_peers(&[])
+        {
+            tracing::warn!(%error, "cannot forget peers");
+        }
+    }
+
+    pub(super) fn token(&mut self, chore: Chore) {
+        match chore {
+            Chore::Issue { lifetime, reply } => {
+                let answer = match &self.me.cluster {
+                    Some(cluster) if cluster.is_open() => {
+                        Err("this cluster is open: whoever reaches it can join without a token".into())
+                    }
+                    Some(cluster) if cluster.can_certify() => self
+                        .me
+                        .tokens
+                        .issue(lifetime, unix_ms() / 1000)
+                        .map(|token| token.text())
+                        .map_err(|error| error.to_string()),
+                    _ => Err("this node does not hold the cluster's secret; ask one that does".into()),
+                };
+                let _ = reply.send(answer);
+            }
+            Chore::List { reply } => {
+                let tokens = self.me.tokens.list().into_iter();
+                let report = tokens.map(|token| TokenReport {
+                    id: token.id,
+                    expires: token.expires,
+                    state: match token.state {
+                        TokenState::Open => "open",
+                        TokenState::Used => "used",
+                        TokenState::Revoked => "revoked",
+                    }
+                    .into(),
+                });
+                let _ = reply.send(report.collect());
+            }
+            Chore::Revoke { id, reply } => {
+                let answer = match self.me.tokens.revoke(&id) {
+                    Ok(()) => Ok(true),
+                    Err(crate::identity::token::TokenError::NotOnRecord) => Ok(false),
+                    Err(error) => Err(error.to_string()),
+                };
+                let _ = reply.send(answer);
+            }
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Finding the ring: seeds are resolved, reached and asked who they are, again and again until somebody is there.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use kringle_core::contact::Contact;
+use kringle_core::edge::{Command, Failure, Reply, Timer};
+use kringle_core::node::Node;
+use kringle_core::overlay::Status;
+use kringle_core::wire::AddressBook;
+use tokio::sync::oneshot;
+use tokio::task::{JoinSet, spawn_local};
+use tokio::time::{sleep, timeout};
+
+use super::peers::DialError;
+use super::{Driver, NEVER, Shell};
+use crate::handle::Ending;
+use crate::report::What;
+use crate::seeds::Seed;
+
+type Waiting = Option<oneshot::Sender<Result<Reply, Failure>>>;
+
+/// First and longest pause between two rounds over the seeds.
+const PAUSE_MIN: Duration = Duration::from_millis(200);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// How long the others are waited for once one seed has answered.
+const COMPANY: Duration = Duration::from_millis(100);
+/// How long a name may take to be resolved.
+const RESOLVE: Duration = Duration::from_secs(5);
+
+/// What a round over the seeds has shown.
+#[derive(Default)]
+struct Round {
+    found: Vec<Contact>,
+    /// How many turned out to be this node itself.
+    myself: usize,
+    tried: usize,
+    last_error: Option<String>,
+}
+
+impl Driver {
+    /// The node starts its life: it founds a ring, joins one, or comes back to one.
+    pub(super) fn begin(&mut self) {
+        let remembered = self.remembered_peers();
+        if self.seeds.is_empty() && remembered.is_empty() {
+            let (reply, _) = oneshot::channel();
+            return self.command(Command::Create, reply);
+        }
+        self.look_for_ring(remembered, None);
+    }
+
+    fn remembered_peers(&mut self) -> Vec<Contact> {
+        let Some(home) = &self.home else { return Vec::new() };
+        let (peers, warning) = home.peers();
+        if let Some(warning) = warning {
+            tracing::warn!(%warning, "the list of known peers is lost; seeds will do");
+        }
+        let me = self.me.identity.id();
+        let mut contacts = Vec::new();
+        for peer in peers.iter().filter(|peer| peer.id != me) {
+            let addr = self.book.learn(peer.id, peer.incarnation, &peer.endpoints);
+            contacts.push(Contact::new(peer.id, peer.incarnation, addr));
+        }
+        contacts
+    }
+
+    /// A handle asks for a ring.
+    pub(super) fn join(&mut self, seeds: Vec<Seed>, reply: Waiting) {
+        for seed in seeds {
+            if !self.seeds.contains(&seed) {
+                self.seeds.insert(0, seed);
+            }
+        }
+        self.seeds.truncate(64);
+        if self.joining {
+            // The search under way tries them, too.
+            if let Some(reply) = reply {
+                let _ = reply.send(Err(Failure::AlreadyJoined));
+            }
+            return;
+        }
+        self.look_for_ring(Vec::new(), reply);
+    }
+
+    fn look_for_ring(&mut self, remembered: Vec<Contact>, reply: Waiting) {
+        let Some(shell) = self.shell.upgrade() else { return };
+        self.joining = true;
+        spawn_local(async move { shell.find_ring(remembered, reply).await });
+    }
+
+    /// Somebody was found: the core takes over.
+    fn found_ring(&mut self, mut contacts: Vec<Contact>, remembered: Vec<Contact>, reply: Waiting) {
+        self.joining = false;
+        let back = self.had_peers;
+        for contact in remembered {
+            if !contacts.iter().any(|known| known.id == contact.id) {
+                contacts.push(contact);
+            }
+        }
+        let reply = reply.unwrap_or_else(|| oneshot::channel().0);
+        let command = match self.node.status() {
+            Status::Out if back => Command::Rejoin { seeds: contacts },
+            Status::Out => Command::Join { seeds: contacts },
+            _ => Command::Meet { peers: contacts },
+        };
+        self.command(command, reply);
+    }
+
+    /// This identity was known in a later life: it goes on as one that is later still, with nothing kept.
+    pub(super) fn be_reborn(&mut self, at_least: u32) {
+        let incarnation = match &self.home {
+            Some(home) => match home.raise_incarnation(at_least) {
+                Ok(incarnation) => incarnation,
+                Err(error) => return self.finish(Ending::Failed { what: error.to_string() }),
+            },
+            None => at_least,
+        };
+        tracing::warn!(incarnation, "a later life of this node was known; going on as a later one still");
+        let mut peers: Vec<Contact> = self.node.routes().neighbours;
+        let me = self.node.me();
+        self.me.incarnation = incarnation;
+        let addr = self.book.prove(me.id, incarnation, &self.about.endpoints);
+        self.node = Node::pastry(me.id, incarnation, addr, &self.config);
+        self.timers = [NEVER; Timer::ALL.len()];
+        self.soon.clear();
+        let _ = self.ready.send(false);
+        for link in self.links.values().flat_map(super::PeerLinks::all) {
+            link.close(false);
+        }
+        for (_, waiting) in self.waiting.drain() {
+            let _ = waiting.send(Err(Failure::Ended));
+        }
+        peers.extend(self.remembered_peers());
+        self.had_peers |= !peers.is_empty();
+        match peers.is_empty() && self.seeds.is_empty() {
+            true => self.begin(),
+            false => self.look_for_ring(peers, None),
+        }
+    }
+}
+
+impl Shell {
+    /// Looks for somebody, for as long as it takes.
+    async fn find_ring(self: Rc<Shell>, remembered: Vec<Contact>, reply: Waiting) {
+        let mut pause = PAUSE_MIN;
+        loop {
+            let seeds = self.driver.borrow().seeds.clone();
+            let round = self.try_seeds(seeds).await;
+            if !round.found.is_empty() || !remembered.is_empty() {
+                return self.enter(|driver| driver.found_ring(round.found, remembered, reply));
+            }
+            if round.tried > 0 && round.myself == round.tried {
+                return self.enter(|driver| driver.found_nobody_else(reply));
+            }
+            let why = round.last_error.unwrap_or_else(|| "no seed has an address".into());
+            tracing::warn!(why, "no seed answers; trying again");
+            self.enter(|driver| {
+                driver
+                    .tell(What::Refused { peer: "seeds".into(), reason: format!("no seed answers: {why}") });
+            });
+            sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    async fn try_seeds(self: &Rc<Shell>, seeds: Vec<Seed>) -> Round {
+        let mut round = Round::default();
+        let mut addresses: Vec<SocketAddr> = Vec::new();
+        for seed in seeds {
+            match resolve(&seed).await {
+                Ok(found) => addresses.extend(found),
+                Err(why) => round.last_error = Some(why),
+            }
+        }
+        addresses.sort();
+        addresses.dedup();
+        let mut asking = JoinSet::new();
+        for address in addresses.into_iter().take(64) {
+            let shell = self.clone();
+            round.tried += 1;
+            asking.spawn_local(async move { (address, shell.resolve(address).await) });
+        }
+        loop {
+            // The first is enough to start from; the others have a moment to add themselves.
+            let next = match round.found.is_empty() {
+                true => asking.join_next().await,
+                false => timeout(COMPANY, asking.join_next()).await.ok().flatten(),
+            };
+            match next {
+                None => return round,
+                Some(Ok((_, Ok(contact)))) => round.found.push(contact),
+                Some(Ok((_, Err(DialError::Myself)))) => round.myself += 1,
+                Some(Ok((address, Err(error)))) => round.last_error = Some(format!("{address}: {error}")),
+                Some(Err(_)) => {}
+            }
+        }
+    }
+}
+
+impl Driver {
+    /// Every seed is this node itself: it is the first of its ring, unless it has been part of one.
+    fn found_nobody_else(&mut self, reply: Waiting) {
+        self.joining = false;
+        let reply = reply.unwrap_or_else(|| oneshot::channel().0);
+        match self.node.status() {
+            Status::Out if !self.had_peers => self.command(Command::Create, reply),
+            _ => drop(reply.send(Err(Failure::NoSeeds))),
+        }
+    }
+}
+
+async fn resolve(seed: &Seed) -> Result<Vec<SocketAddr>, String> {
+    match seed {
+        Seed::Address(address) => Ok(vec![*address]),
+        Seed::Name(host, port) => {
+            match timeout(RESOLVE, tokio::net::lookup_host((host.as_str(), *port))).await {
+                Ok(Ok(addresses)) => Ok(addresses.take(16).collect()),
+                Ok(Err(error)) => Err(format!("{host}: {error}")),
+                Err(_) => Err(format!("{host}: the name could not be resolved within five seconds")),
+            }
+        }
+    }
+}

@@ -1,0 +1,486 @@
+//! The event loop of a node: the only caller of `Node::handle`.
+//!
+//! Everything of one node runs on one thread. Tasks (one per connection, one for timers, one for calls of handles) enter
+//! the driver one at a time with what they have, all of it at once; the driver hands it to the node input by input, due
+//! timers first, executes the outputs (`effects`), and at the end lets every connection that got something write it,
+//! once. `peers` opens and accepts connections; `joining` finds the ring; `duties` is what happens every now and then.
+
+mod duties;
+mod effects;
+mod joining;
+mod peers;
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kringle_core::config::{ClusterId, Config};
+use kringle_core::dice::SeededDice;
+use kringle_core::edge::{Command, Ctx, Failure, Input, Outbox, Refusal, Reply, RequestId, Timer};
+use kringle_core::id::NodeId;
+use kringle_core::message::Body;
+use kringle_core::node::Node;
+use kringle_core::records::NoRecords;
+use kringle_core::time::Time;
+use kringle_core::wire::{self, DecodeError};
+use tokio::sync::{Notify, broadcast, mpsc, oneshot, watch};
+
+use crate::app::App;
+use crate::book::Book;
+use crate::clock::{Clock, unix_ms};
+use crate::describe::{About, View};
+use crate::handle::{Call, Ending};
+use crate::home::Home;
+use crate::identity::Identity;
+use crate::identity::book::Tokens;
+use crate::identity::cluster::{Certificate, Cluster};
+use crate::identity::credentials::Credentials;
+use crate::identity::token::Token;
+use crate::metrics::Metrics;
+use crate::report::{Event, What};
+use crate::seeds::Seed;
+use crate::transport::gate::Gate;
+use crate::transport::hello::{Refused, Why};
+use crate::transport::link::{Link, Owner, READ};
+use crate::transport::mem::Hub;
+use crate::transport::tls::Tls;
+use peers::{Dialling, PeerLinks};
+
+/// A timer that is not set.
+const NEVER: Time = Time::from_micros(u64::MAX);
+/// The longest sleep: the timers of the system stand still while the machine does, ours do not.
+const SLEEP_MAX: Duration = Duration::from_secs(5);
+/// Calls of handles taken at once.
+const CALLS_AT_ONCE: usize = 256;
+/// Marks a frame that belongs to the connection and not to the core.
+const CONTROL: &[u8; 2] = b"KB";
+
+/// How to reach others.
+pub(crate) enum Network {
+    /// Over sockets.
+    Tls(Tls),
+    /// Inside the process.
+    Memory(Hub),
+}
+
+/// A driver that tasks share.
+pub(crate) struct Shell {
+    pub(crate) driver: RefCell<Driver>,
+    scratch: Cell<Vec<u8>>,
+    /// Set when the earliest timer has moved closer.
+    sooner: Notify,
+    /// Set when the node is to end.
+    ending: Notify,
+    clock: Clock,
+    pub(crate) network: Network,
+    pub(crate) gate: Rc<Gate>,
+}
+
+/// A node and everything it needs from the outside.
+pub(crate) struct Driver {
+    node: Node,
+    config: Config,
+    dice: SeededDice,
+    clock: Clock,
+    now: Time,
+    out: Outbox,
+    timers: [Time; Timer::ALL.len()],
+    /// What executing outputs has brought up; handled before anything else comes in.
+    soon: VecDeque<Input>,
+    /// For when the timer task sleeps.
+    wakes_at: Time,
+
+    shell: Weak<Shell>,
+    book: Book,
+    links: HashMap<NodeId, PeerLinks>,
+    dialling: HashMap<(NodeId, bool), Dialling>,
+    /// Links that got something in this round.
+    dirty: Vec<Rc<Link>>,
+    next_link: u64,
+    /// The latest life seen of each peer, proved.
+    lives: HashMap<NodeId, (u32, u64)>,
+
+    pub(crate) me: Me,
+    waiting: HashMap<RequestId, oneshot::Sender<Result<Reply, Failure>>>,
+    next_request: u64,
+    seeds: Vec<Seed>,
+    /// Whether the search for a ring is under way, and for whom.
+    joining: bool,
+    apps: Vec<(u32, Arc<dyn App>)>,
+    /// Changes of the leaf set in this round.
+    joined: Vec<NodeId>,
+    left: Vec<NodeId>,
+
+    about: About,
+    metrics: Metrics,
+    events: broadcast::Sender<Arc<Event>>,
+    next_event: u64,
+    ready: watch::Sender<bool>,
+    ended: watch::Sender<Option<Ending>>,
+    ending: Option<Ending>,
+    home: Option<Home>,
+    had_peers: bool,
+    remembered: u64,
+    /// Whether this node is finding out if it has a twin.
+    doubting: bool,
+}
+
+/// Who this node is.
+pub(crate) struct Me {
+    pub(crate) identity: Identity,
+    pub(crate) incarnation: u32,
+    pub(crate) instance: u64,
+    pub(crate) cluster: Option<Cluster>,
+    pub(crate) cluster_id: ClusterId,
+    pub(crate) certificate: Option<Certificate>,
+    pub(crate) token: Option<Token>,
+    pub(crate) tokens: Tokens,
+    pub(crate) credentials: Option<Arc<dyn Credentials>>,
+    pub(crate) region_factor: u32,
+}
+
+impl Me {
+    fn cluster_id(&self) -> ClusterId {
+        self.cluster_id
+    }
+}
+
+/// What a driver is made of.
+pub(crate) struct Parts {
+    pub(crate) node: Node,
+    pub(crate) config: Config,
+    pub(crate) dice: SeededDice,
+    pub(crate) clock: Clock,
+    pub(crate) network: Network,
+    pub(crate) book: Book,
+    pub(crate) me: Me,
+    pub(crate) seeds: Vec<Seed>,
+    pub(crate) apps: Vec<(u32, Arc<dyn App>)>,
+    pub(crate) about: About,
+    pub(crate) events: broadcast::Sender<Arc<Event>>,
+    pub(crate) ready: watch::Sender<bool>,
+    pub(crate) ended: watch::Sender<Option<Ending>>,
+    pub(crate) home: Option<Home>,
+    pub(crate) had_peers: bool,
+}
+
+impl Shell {
+    pub(crate) fn new(parts: Parts) -> Rc<Shell> {
+        let clock = parts.clock;
+        Rc::new_cyclic(|shell| Shell {
+            driver: RefCell::new(Driver {
+                node: parts.node,
+                config: parts.config,
+                dice: parts.dice,
+                clock,
+                now: clock.now(),
+                out: Outbox::new(),
+                timers: [NEVER; Timer::ALL.len()],
+                soon: VecDeque::new(),
+                wakes_at: NEVER,
+                shell: shell.clone(),
+                book: parts.book,
+                links: HashMap::new(),
+                dialling: HashMap::new(),
+                dirty: Vec::new(),
+                next_link: 0,
+                lives: HashMap::new(),
+                me: parts.me,
+                waiting: HashMap::new(),
+                next_request: 0,
+                seeds: parts.seeds,
+                joining: false,
+                apps: parts.apps,
+                joined: Vec::new(),
+                left: Vec::new(),
+                about: parts.about,
+                metrics: Metrics::new(),
+                events: parts.events,
+                next_event: 0,
+                ready: parts.ready,
+                ended: parts.ended,
+                ending: None,
+                home: parts.home,
+                had_peers: parts.had_peers,
+                remembered: 0,
+                doubting: false,
+            }),
+            scratch: Cell::default(),
+            sooner: Notify::new(),
+            ending: Notify::new(),
+            clock,
+            network: parts.network,
+            gate: Rc::default(),
+        })
+    }
+
+    /// Enters the driver with something to do; afterwards lets every link write.
+    pub(crate) fn enter<T>(&self, work: impl FnOnce(&mut Driver) -> T) -> T {
+        let driver = &mut *self.driver.borrow_mut();
+        driver.now = self.clock.now();
+        let result = work(driver);
+        driver.leave_round();
+        if driver.earliest() < driver.wakes_at {
+            self.sooner.notify_one();
+        }
+        if driver.ending.is_some() {
+            self.ending.notify_one();
+        }
+        result
+    }
+
+    /// Fires timers until the node ends.
+    async fn keep_time(self: Rc<Shell>) {
+        loop {
+            let due = self.enter(|driver| {
+                driver.fire();
+                driver.wakes_at = driver.earliest();
+                driver.wakes_at
+            });
+            let wait = due.since(self.clock.now()).min(SLEEP_MAX);
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = self.sooner.notified() => {}
+            }
+        }
+    }
+
+    /// Takes calls of handles until the node ends.
+    async fn take_calls(self: Rc<Shell>, mut calls: mpsc::Receiver<Call>) {
+        let mut batch = Vec::new();
+        while calls.recv_many(&mut batch, CALLS_AT_ONCE).await > 0 {
+            self.enter(|driver| batch.drain(..).for_each(|call| driver.call(call)));
+        }
+        // Nobody holds a handle any more: the node goes on.
+        std::future::pending().await
+    }
+
+    /// Runs the node until it ends.
+    pub(crate) async fn run(self: Rc<Shell>, calls: mpsc::Receiver<Call>) -> Ending {
+        let mut tasks = tokio::task::JoinSet::new();
+        tasks.spawn_local(self.clone().keep_time());
+        tasks.spawn_local(self.clone().take_calls(calls));
+        tasks.spawn_local(self.clone().do_duties());
+        self.enter(Driver::begin);
+        loop {
+            self.ending.notified().await;
+            if let Some(ending) = self.enter(|driver| driver.ending.clone()) {
+                self.enter(Driver::say_goodbyes);
+                // Time for the last words to leave; nobody waits longer for a peer that does not read.
+                for _ in 0..20 {
+                    if self.enter(|driver| driver.links.is_empty()) {
+                        break;
+                    }
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                self.enter(|driver| driver.end(ending.clone()));
+                return ending;
+            }
+        }
+    }
+}
+
+impl Owner for Shell {
+    fn frames(&self, link: &Rc<Link>, bytes: &[u8]) -> Result<usize, ()> {
+        self.enter(|driver| driver.frames(link, bytes))
+    }
+
+    fn lend(&self) -> Vec<u8> {
+        let mut buffer = self.scratch.take();
+        buffer.resize(READ, 0);
+        buffer
+    }
+
+    fn give_back(&self, buffer: Vec<u8>) {
+        self.scratch.set(buffer);
+    }
+
+    fn now(&self) -> Time {
+        self.clock.now()
+    }
+}
+
+impl Driver {
+    fn earliest(&self) -> Time {
+        self.timers.iter().copied().min().unwrap_or(NEVER)
+    }
+
+    /// Delivers every timer that is due.
+    fn fire(&mut self) {
+        // Bounded: a timer that is set again for the past fires in the next round.
+        for _ in 0..Timer::ALL.len() {
+            let Some(timer) =
+                Timer::ALL.iter().copied().find(|timer| self.timers[*timer as usize] <= self.now)
+            else {
+                return;
+            };
+            self.timers[timer as usize] = NEVER;
+            self.handle(Input::Timer(timer));
+        }
+    }
+
+    /// Gives something to the node, after the timers that are due.
+    pub(crate) fn input(&mut self, input: Input) {
+        self.fire();
+        self.handle(input);
+    }
+
+    fn handle(&mut self, input: Input) {
+        self.soon.push_back(input);
+        while let Some(input) = self.soon.pop_front() {
+            let mut out = std::mem::take(&mut self.out);
+            let mut cx = Ctx {
+                now: self.now,
+                config: &self.config,
+                dice: &mut self.dice,
+                records: &NoRecords,
+                out: &mut out,
+            };
+            self.node.handle(input, &mut cx);
+            #[cfg(debug_assertions)]
+            self.node.check_invariants(&self.config);
+            for output in out.drain() {
+                self.execute(output);
+            }
+            self.out = out;
+        }
+    }
+
+    /// Takes frames that came in over a link. Returns how many bytes were used, or `Err` if the link must end.
+    fn frames(&mut self, link: &Rc<Link>, bytes: &[u8]) -> Result<usize, ()> {
+        let mut used = 0;
+        while let Some(length) = wire::frame_length(&bytes[used..]) {
+            let rest = &bytes[used..];
+            if length > wire::HEADER + wire::BODY_MAX {
+                self.metrics.refused(Refusal::Oversized);
+                return Err(());
+            }
+            if rest.get(4..6).is_some_and(|mark| mark == CONTROL) {
+                let Some(control) = rest.get(wire::HEADER..length) else { break };
+                self.control(link, control);
+                used += length;
+                continue;
+            }
+            match wire::decode(rest, self.me.cluster_id(), &mut self.book) {
+                Ok((body, length)) => {
+                    used += length;
+                    self.metrics.received(body.kind());
+                    self.arrived(link, body);
+                }
+                Err(DecodeError::Truncated) => break,
+                // Not the protocol any more: wherever the next frame begins, we would not find it.
+                Err(error @ (DecodeError::Oversized | DecodeError::WrongCluster)) => {
+                    self.metrics.refused(error.refusal());
+                    return Err(());
+                }
+                Err(DecodeError::Malformed) if rest.get(4..6) != Some(b"KR") => {
+                    self.metrics.refused(Refusal::Malformed);
+                    return Err(());
+                }
+                // One frame we can not read; the next may be fine. A frame that is cut off is not there yet.
+                Err(error) if rest.len() >= length => {
+                    self.metrics.refused(error.refusal());
+                    used += length;
+                }
+                Err(_) => break,
+            }
+        }
+        Ok(used)
+    }
+
+    fn arrived(&mut self, link: &Rc<Link>, body: Body) {
+        if let Some((nonce, at)) = link.timed.get()
+            && matches!(&body, Body::Pong(answer) if *answer == nonce)
+        {
+            link.timed.set(None);
+            link.rtt.set(Some(u32::try_from(self.now.since(at).as_micros()).unwrap_or(u32::MAX)));
+        }
+        let from = link.contact();
+        let alive = matches!(body, Body::Ping(_) | Body::Pong(_));
+        self.input(Input::Message { from, body });
+        if alive {
+            self.apps.iter().for_each(|(_, app)| app.heartbeat(from.id));
+        }
+    }
+
+    /// Gives a command to the node.
+    fn command(&mut self, command: Command, reply: oneshot::Sender<Result<Reply, Failure>>) {
+        self.next_request += 1;
+        let request = RequestId(self.next_request);
+        self.waiting.insert(request, reply);
+        self.input(Input::Command { request, command });
+    }
+
+    fn call(&mut self, call: Call) {
+        match call {
+            Call::Command { command, reply } => self.command(command, reply),
+            Call::Join { seeds, reply } => self.join(seeds, Some(reply)),
+            Call::Look(look) => look(&self.view()),
+            Call::Client(client) => self.about.client = client,
+            Call::Token(chore) => self.token(chore),
+            Call::Leave { reply } => self.leave(reply),
+            Call::Stop => self.finish(Ending::Stopped),
+        }
+    }
+
+    pub(crate) fn view(&self) -> View<'_> {
+        View {
+            node: &self.node,
+            config: &self.config,
+            now: self.now,
+            book: &self.book,
+            about: &self.about,
+            metrics: &self.metrics,
+            connections: self.links.values().map(PeerLinks::count).sum(),
+            linked: Box::new(|peer| self.links.contains_key(&peer)),
+        }
+    }
+
+    /// The end of a round: links write, applications hear what changed.
+    fn leave_round(&mut self) {
+        for link in self.dirty.drain(..) {
+            link.wake();
+        }
+        if !self.joined.is_empty() || !self.left.is_empty() {
+            let (joined, left) = (std::mem::take(&mut self.joined), std::mem::take(&mut self.left));
+            for (_, app) in &self.apps {
+                app.leaf_set_changed(&joined, &left);
+                joined.iter().for_each(|node| app.node_joined(*node));
+                left.iter().for_each(|node| app.node_left(*node));
+            }
+        }
+    }
+
+    /// Tells whoever follows.
+    fn tell(&mut self, what: What) {
+        self.next_event += 1;
+        if self.events.receiver_count() > 0 {
+            let event = Event { serial: self.next_event, at_ms: unix_ms(), what };
+            let _ = self.events.send(Arc::new(event));
+        }
+    }
+
+    /// The node is to end.
+    fn finish(&mut self, ending: Ending) {
+        self.ending.get_or_insert(ending);
+    }
+
+    fn say_goodbyes(&mut self) {
+        self.remember();
+        let last = Refused::new(Why::Stopping, "this node stops");
+        let links: Vec<Rc<Link>> = self.links.values().flat_map(PeerLinks::all).collect();
+        links.iter().for_each(|link| self.dismiss(link, &last));
+    }
+
+    fn end(&mut self, ending: Ending) {
+        for peer in self.links.values().flat_map(PeerLinks::all) {
+            peer.close(false);
+        }
+        self.links.clear();
+        self.waiting.clear();
+        let _ = self.ready.send(false);
+        let _ = self.ended.send(Some(ending));
+    }
+}

@@ -1,0 +1,750 @@
+//! Connections: opened, accepted, judged, kept, closed.
+
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use kringle_core::contact::Contact;
+use kringle_core::edge::Input;
+use kringle_core::id::NodeId;
+use kringle_core::message::Body;
+use kringle_core::wire::{HEADER, OLDEST, VERSION};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{JoinSet, spawn_local};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{CONTROL, Driver, Network, Shell};
+use crate::clock::unix_ms;
+use crate::handle::Ending;
+use crate::home::Membership;
+use crate::identity::cluster::{Certificate, Cluster};
+use crate::identity::token::{Token, TokenError};
+use crate::identity::{Identity, PublicKey};
+use crate::report::What;
+use crate::transport::hello::{Greeting, Hello, Purpose, Refused, Why};
+use crate::transport::link::{self, End, Ends, Link};
+use crate::transport::mem::Doorway;
+use crate::transport::stream::{Metered, Stream};
+use crate::transport::tls::{HandshakeError, Tls};
+
+/// From the first byte to the end of the greeting.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+/// How long the next address of a peer waits for the one before it.
+const NEXT_ADDRESS: Duration = Duration::from_millis(250);
+/// Bytes somebody may send before it is known who it is.
+const STRANGER_MAX: u64 = 4096;
+/// Messages that may wait for one connection to open.
+const WAITING_MAX: usize = 1024;
+/// Connections being opened at once.
+const DIALS_MAX: usize = 512;
+/// Connections kept; beyond that, the one that has been quiet for longest is closed.
+const LINKS_MAX: usize = 4096;
+
+/// The connections with one peer.
+#[derive(Default)]
+pub(super) struct PeerLinks {
+    main: Option<Rc<Link>>,
+    bulk: Option<Rc<Link>>,
+}
+
+impl PeerLinks {
+    pub(super) fn all(&self) -> impl Iterator<Item = Rc<Link>> + use<> {
+        self.main.clone().into_iter().chain(self.bulk.clone())
+    }
+
+    pub(super) fn count(&self) -> usize {
+        usize::from(self.main.is_some()) + usize::from(self.bulk.is_some())
+    }
+
+    fn slot(&mut self, bulk: bool) -> &mut Option<Rc<Link>> {
+        if bulk { &mut self.bulk } else { &mut self.main }
+    }
+}
+
+/// A connection being opened, and what waits for it.
+#[derive(Default)]
+pub(super) struct Dialling {
+    waiting: Vec<(Contact, Body)>,
+    /// Whether the application's metric waits for it, too.
+    measure: Option<Contact>,
+}
+
+/// Why a peer could not be reached.
+#[derive(Debug)]
+pub(super) enum DialError {
+    /// Nobody answered there.
+    Unreachable(String),
+    /// The one who answered is this very node.
+    Myself,
+    /// The peer turned us away.
+    Refused(Refused),
+    /// We turned the peer away.
+    Unwelcome(Refused),
+}
+
+impl std::fmt::Display for DialError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            DialError::Unreachable(why) => write!(f, "{why}"),
+            DialError::Myself => write!(f, "this is the node itself"),
+            DialError::Refused(refused) => write!(f, "refused: {}", refused.text),
+            DialError::Unwelcome(refused) => write!(f, "not accepted: {}", refused.text),
+        }
+    }
+}
+
+impl From<io::Error> for DialError {
+    fn from(error: io::Error) -> DialError {
+        DialError::Unreachable(error.to_string())
+    }
+}
+
+impl From<HandshakeError> for DialError {
+    fn from(error: HandshakeError) -> DialError {
+        match error {
+            HandshakeError::OwnKey => DialError::Myself,
+            error => DialError::Unreachable(error.to_string()),
+        }
+    }
+}
+
+/// A stream whose other end has proved its key.
+struct Proved {
+    stream: Stream,
+    key: PublicKey,
+    /// Lifts the limit of what a stranger may send.
+    admit: Option<Rc<std::cell::Cell<u64>>>,
+}
+
+// Opening.
+impl Shell {
+    /// Reaches one address.
+    async fn reach(&self, to: SocketAddr, expected: Option<NodeId>) -> Result<Proved, DialError> {
+        match &self.network {
+            Network::Tls(tls) => self.reach_by_tls(tls, to, expected).await,
+            Network::Memory(hub) => {
+                let me = self.driver.borrow().me.identity.public();
+                let (stream, key) = hub.dial(to, me, expected).map_err(|error| match error.kind() {
+                    io::ErrorKind::AddrInUse => DialError::Myself,
+                    _ => DialError::from(error),
+                })?;
+                Ok(Proved { stream: Stream::Memory(stream), key, admit: None })
+            }
+        }
+    }
+
+    async fn reach_by_tls(
+        &self,
+        tls: &Tls,
+        to: SocketAddr,
+        expected: Option<NodeId>,
+    ) -> Result<Proved, DialError> {
+        let socket = TcpStream::connect(to).await?;
+        socket.set_nodelay(true)?;
+        let (metered, admit) = self.meter(socket);
+        let (stream, key) = tls.connect(metered, expected).await?;
+        Ok(Proved { stream: Stream::Tls(Box::new(stream)), key, admit: Some(admit) })
+    }
+
+    fn meter(&self, socket: TcpStream) -> (Metered, Rc<std::cell::Cell<u64>>) {
+        let metrics = &self.driver.borrow().metrics;
+        Metered::new(socket, metrics.bytes_received.clone(), metrics.bytes_sent.clone(), STRANGER_MAX)
+    }
+
+    /// Opens a connection to a peer at one of its addresses, each tried a little after the one before.
+    async fn open(
+        self: &Rc<Shell>,
+        endpoints: Vec<SocketAddr>,
+        expected: Option<NodeId>,
+        purpose: Purpose,
+    ) -> Result<Rc<Link>, DialError> {
+        let attempt = move |to: SocketAddr, shell: Rc<Shell>| async move {
+            let proved = shell.reach(to, expected).await?;
+            shell.greet(proved, purpose).await
+        };
+        let opening = async {
+            let [only] = endpoints.as_slice() else {
+                let mut attempts = JoinSet::new();
+                for (at, to) in endpoints.iter().copied().enumerate() {
+                    let shell = self.clone();
+                    attempts.spawn_local(async move {
+                        sleep(NEXT_ADDRESS * at as u32).await;
+                        attempt(to, shell).await
+                    });
+                }
+                let mut last = DialError::Unreachable("no address is known".into());
+                while let Some(done) = attempts.join_next().await {
+                    match done {
+                        Ok(Ok(link)) => return Ok(link),
+                        Ok(Err(error @ (DialError::Refused(_) | DialError::Unwelcome(_)))) => {
+                            return Err(error);
+                        }
+                        Ok(Err(error)) => last = error,
+                        Err(error) => last = DialError::Unreachable(error.to_string()),
+                    }
+                }
+                return Err(last);
+            };
+            attempt(*only, self.clone()).await
+        };
+        match timeout(HANDSHAKE, opening).await {
+            Ok(result) => result,
+            Err(_) => Err(DialError::Unreachable("no answer within five seconds".into())),
+        }
+    }
+
+    /// Greets whoever we have reached, and makes a link of it.
+    async fn greet(self: &Rc<Shell>, proved: Proved, purpose: Purpose) -> Result<Rc<Link>, DialError> {
+        let Proved { mut stream, key, admit } = proved;
+        let hello = self.driver.borrow().hello(purpose, key.id());
+        let asked = self.clock.now();
+        Greeting::Hello(Box::new(hello)).write(&mut stream).await?;
+        let theirs = match Greeting::read(&mut stream).await? {
+            Greeting::Hello(hello) => hello,
+            Greeting::Refused(refused) => {
+                self.enter(|driver| driver.was_refused(&refused));
+                return Err(DialError::Refused(refused));
+            }
+            Greeting::Agreed => return Err(DialError::Unreachable("an answer out of turn".into())),
+        };
+        let rtt = u32::try_from(self.clock.now().since(asked).as_micros()).unwrap_or(u32::MAX);
+        if let Err(refused) = self.enter(|driver| driver.judge_answer(&theirs, &key)) {
+            let _ = Greeting::Refused(refused.clone()).write(&mut stream).await;
+            return Err(DialError::Unwelcome(refused));
+        }
+        Greeting::Agreed.write(&mut stream).await?;
+        if let Some(admit) = admit {
+            admit.set(0);
+        }
+        let link = self.enter(|driver| driver.register(&key, &theirs, purpose, true, Some(rtt)));
+        spawn_local(self.clone().attend(stream, link.clone()));
+        Ok(link)
+    }
+
+    /// Asks who is at these addresses that has our own key, in which life.
+    async fn ask_who(&self, endpoints: &[SocketAddr]) -> Option<Hello> {
+        let stranger = Identity::generate().ok()?;
+        let me = self.driver.borrow().me.identity.id();
+        for to in endpoints.iter().copied() {
+            let asking = async {
+                let mut stream = match &self.network {
+                    Network::Tls(_) => {
+                        let (metered, _) = self.meter(TcpStream::connect(to).await.ok()?);
+                        let (stream, _) = Tls::new(&stranger).connect(metered, Some(me)).await.ok()?;
+                        Stream::Tls(Box::new(stream))
+                    }
+                    Network::Memory(hub) => Stream::Memory(hub.dial(to, stranger.public(), Some(me)).ok()?.0),
+                };
+                let hello = self.driver.borrow().hello(Purpose::Who, me);
+                Greeting::Hello(Box::new(hello)).write(&mut stream).await.ok()?;
+                match Greeting::read(&mut stream).await.ok()? {
+                    Greeting::Hello(hello) => Some(*hello),
+                    _ => None,
+                }
+            };
+            if let Ok(Some(hello)) = timeout(HANDSHAKE, asking).await {
+                return Some(hello);
+            }
+        }
+        None
+    }
+
+    /// Carries a link's bytes until it ends.
+    async fn attend(self: Rc<Shell>, stream: Stream, link: Rc<Link>) {
+        let end = link::run(stream, link.clone(), &*self).await;
+        self.enter(|driver| driver.link_ended(&link, &end));
+    }
+
+    /// Opens a connection for a message, in a task of its own.
+    async fn dial(self: Rc<Shell>, to: NodeId, bulk: bool, endpoints: Vec<SocketAddr>) {
+        let purpose = if bulk { Purpose::Bulk } else { Purpose::Peer };
+        let opened = self.open(endpoints, Some(to), purpose).await;
+        self.enter(|driver| driver.dialled(to, bulk, opened));
+    }
+
+    /// Finds out who is at an address, by opening a connection to it.
+    pub(super) async fn resolve(self: &Rc<Shell>, to: SocketAddr) -> Result<Contact, DialError> {
+        self.open(vec![to], None, Purpose::Peer).await.map(|link| link.contact())
+    }
+}
+
+// Accepting.
+impl Shell {
+    /// Accepts connections on a socket until the node ends.
+    pub(crate) async fn listen(self: Rc<Shell>, listener: TcpListener) {
+        loop {
+            let Ok((socket, from)) = listener.accept().await else {
+                // Out of descriptors, most likely: others may be closed by then.
+                sleep(Duration::from_millis(50)).await;
+                continue;
+            };
+            let Some(knock) = self.gate.knock(from.ip()) else {
+                self.driver.borrow().metrics.turned_away.inc();
+                continue;
+            };
+            let shell = self.clone();
+            spawn_local(async move {
+                let handshake = async {
+                    let turn = knock.turn().await;
+                    let admitted = shell.accept_socket(socket).await;
+                    drop(turn);
+                    admitted
+                };
+                match timeout(HANDSHAKE, handshake).await {
+                    Ok(Ok(Some((stream, link)))) => {
+                        drop(knock);
+                        shell.attend(stream, link).await;
+                    }
+                    Ok(Ok(None)) => {}
+                    Ok(Err(error)) => shell.failed_handshake(from, &error.to_string()),
+                    Err(_) => shell.failed_handshake(from, "it took more than five seconds"),
+                }
+            });
+        }
+    }
+
+    fn failed_handshake(&self, from: SocketAddr, why: &str) {
+        tracing::debug!(%from, why, "handshake failed");
+        self.driver.borrow().metrics.handshake_failed.inc();
+    }
+
+    async fn accept_socket(
+        self: &Rc<Shell>,
+        socket: TcpStream,
+    ) -> Result<Option<(Stream, Rc<Link>)>, DialError> {
+        let Network::Tls(tls) = &self.network else { return Ok(None) };
+        socket.set_nodelay(true)?;
+        let (metered, admit) = self.meter(socket);
+        let (stream, key) = tls.accept(metered).await?;
+        let stream = Stream::Tls(Box::new(stream));
+        self.admit(Proved { stream, key, admit: Some(admit) }).await
+    }
+
+    /// Accepts connections from the hub until the node ends.
+    pub(crate) async fn listen_at(self: Rc<Shell>, mut doorway: Doorway) {
+        while let Some((stream, key)) = doorway.arrivals.recv().await {
+            let shell = self.clone();
+            spawn_local(async move {
+                let proved = Proved { stream: Stream::Memory(stream), key, admit: None };
+                if let Ok(Ok(Some((stream, link)))) = timeout(HANDSHAKE, shell.admit(proved)).await {
+                    shell.attend(stream, link).await;
+                }
+            });
+        }
+    }
+
+    /// Hears who has come and lets it in, or says why not.
+    async fn admit(self: &Rc<Shell>, proved: Proved) -> Result<Option<(Stream, Rc<Link>)>, DialError> {
+        let Proved { mut stream, key, admit } = proved;
+        let Greeting::Hello(theirs) = Greeting::read(&mut stream).await? else {
+            return Err(DialError::Unreachable("the first word was no greeting".into()));
+        };
+        let mut ours = self.driver.borrow().hello(theirs.purpose, key.id());
+        if theirs.purpose == Purpose::Who {
+            (ours.certificate, ours.credentials, ours.endpoints) = (None, None, Vec::new());
+            Greeting::Hello(Box::new(ours)).write(&mut stream).await?;
+            return Ok(None);
+        }
+        match self.enter(|driver| driver.judge(&theirs, &key)) {
+            Ok(granted) => ours.granted = granted.map(|certificate| certificate.encode()),
+            Err(refused) => {
+                self.enter(|driver| driver.turned_away(key.id(), &refused));
+                Greeting::Refused(refused.clone()).write(&mut stream).await?;
+                return Err(DialError::Unwelcome(refused));
+            }
+        }
+        if let Some(admit) = admit {
+            // Frames may follow its agreement at once, in the same packet.
+            admit.set(0);
+        }
+        Greeting::Hello(Box::new(ours)).write(&mut stream).await?;
+        match Greeting::read(&mut stream).await? {
+            Greeting::Agreed => {}
+            Greeting::Refused(refused) => {
+                self.enter(|driver| driver.was_refused(&refused));
+                return Err(DialError::Refused(refused));
+            }
+            Greeting::Hello(_) => return Err(DialError::Unreachable("a greeting out of turn".into())),
+        }
+        let link = self.enter(|driver| {
+            driver.metrics.accepted.inc();
+            driver.register(&key, &theirs, theirs.purpose, false, None)
+        });
+        Ok(Some((stream, link)))
+    }
+}
+
+// What the driver knows and decides.
+impl Driver {
+    /// Returns the connection to use for a peer, if there is one.
+    pub(super) fn link(&self, to: Contact, bulk: bool) -> Option<Rc<Link>> {
+        let links = self.links.get(&to.id)?;
+        let link = if bulk { &links.bulk } else { &links.main };
+        // What is meant for a later life must not go to the one before.
+        link.as_ref().filter(|link| link.is_open() && link.incarnation >= to.incarnation).cloned()
+    }
+
+    /// Opens a connection for a message.
+    pub(super) fn dial(&mut self, to: Contact, bulk: bool, body: Body) {
+        if let Some(dialling) = self.dialling_to(to, bulk)
+            && dialling.waiting.len() < WAITING_MAX
+        {
+            dialling.waiting.push((to, body));
+        } else {
+            self.metrics.dropped.inc();
+            self.soon.push_back(Input::Unsent { to, body });
+        }
+    }
+
+    pub(super) fn dial_to_measure(&mut self, to: Contact) {
+        if let Some(dialling) = self.dialling_to(to, false) {
+            dialling.measure = Some(to);
+        }
+    }
+
+    fn dialling_to(&mut self, to: Contact, bulk: bool) -> Option<&mut Dialling> {
+        let key = (to.id, bulk);
+        if !self.dialling.contains_key(&key) {
+            let endpoints = self.book.get(to.addr).to_vec();
+            let shell = self.shell.upgrade()?;
+            if self.dialling.len() >= DIALS_MAX || to.id == self.me.identity.id() {
+                return None;
+            }
+            self.dialling.insert(key, Dialling::default());
+            spawn_local(shell.dial(to.id, bulk, endpoints));
+        }
+        self.dialling.get_mut(&key)
+    }
+
+    fn dialled(&mut self, to: NodeId, bulk: bool, opened: Result<Rc<Link>, DialError>) {
+        let Some(Dialling { waiting, measure }) = self.dialling.remove(&(to, bulk)) else { return };
+        match opened {
+            Ok(link) => {
+                self.metrics.dialled.inc();
+                for (to, body) in waiting {
+                    if !self.put(&link, &body) {
+                        self.soon.push_back(Input::Unsent { to, body });
+                    }
+                }
+                if let Some(peer) = measure {
+                    self.execute(kringle_core::edge::Output::Measure { peer });
+                }
+                self.input(Input::Opened { peer: to });
+            }
+            Err(error) => {
+                self.metrics.dial_failed.inc();
+                tracing::debug!(peer = %to, %error, "cannot reach a peer");
+                for (to, body) in waiting {
+                    self.input(Input::Unsent { to, body });
+                }
+            }
+        }
+    }
+
+    /// What this node says about itself to a peer.
+    fn hello(&self, purpose: Purpose, to: NodeId) -> Hello {
+        let me = &self.me;
+        Hello {
+            version: VERSION,
+            oldest: OLDEST,
+            purpose,
+            cluster: me.cluster_id(),
+            cluster_name: self.about.cluster.clone(),
+            incarnation: me.incarnation,
+            instance: me.instance,
+            endpoints: self.about.endpoints.clone(),
+            region: self.about.region.clone(),
+            certificate: me.certificate.map(|certificate| certificate.encode()),
+            token: match &me.certificate {
+                // It is good for one node only; nobody else gets to see it.
+                None => me.token.as_ref().filter(|token| token.issuer() == to).map(Token::text),
+                Some(_) => None,
+            },
+            credentials: me.credentials.as_ref().map(|credentials| credentials.show(me.identity.id(), to)),
+            granted: None,
+        }
+    }
+
+    /// Decides whether to let somebody in whose key is proved. Returns a certificate if it brought a good token.
+    fn judge(&mut self, hello: &Hello, key: &PublicKey) -> Result<Option<Certificate>, Refused> {
+        self.judge_plain(hello, key.id())?;
+        let granted = match &self.me.cluster {
+            Some(cluster) if cluster.is_open() => None,
+            _ => match self.check_certificate(hello, key) {
+                Ok(()) => None,
+                Err(why) if hello.token.is_none() => return Err(why),
+                Err(_) => Some(self.redeem(hello, key)?),
+            },
+        };
+        self.judge_credentials(hello, key.id())?;
+        Ok(granted)
+    }
+
+    /// Decides whether somebody we have reached is who we want to talk to.
+    fn judge_answer(&mut self, hello: &Hello, key: &PublicKey) -> Result<(), Refused> {
+        self.judge_plain(hello, key.id())?;
+        let membership = |why: String| Refused::new(Why::Membership, why);
+        if self.me.cluster.is_none() {
+            // The token names the cluster, and the cluster's name and key have to fit it: from here on we know its key.
+            let shown = hello.certificate.as_deref().map(Certificate::decode);
+            let Some(Ok(shown)) = shown else {
+                return Err(membership("no certificate of the cluster".into()));
+            };
+            let cluster = Cluster::member(&self.about.cluster, shown.cluster_key);
+            let cluster = cluster.map_err(|error| membership(error.to_string()))?;
+            if cluster.id() != self.me.cluster_id() {
+                return Err(membership("the token is for another cluster than this name".into()));
+            }
+            self.me.cluster = Some(cluster);
+        }
+        if !self.me.cluster.as_ref().is_some_and(Cluster::is_open) {
+            self.check_certificate(hello, key)?;
+        }
+        self.judge_credentials(hello, key.id())?;
+        if let Some(granted) = &hello.granted {
+            let granted = Certificate::decode(granted).map_err(|error| membership(error.to_string()))?;
+            let mine = self.me.identity.public();
+            let good = self.me.cluster.as_ref().is_some_and(|cluster| cluster.check(&granted, &mine).is_ok());
+            if !good {
+                return Err(membership("the certificate it made for us is not good".into()));
+            }
+            self.me.certificate = Some(granted);
+            self.save_membership();
+        }
+        Ok(())
+    }
+
+    fn judge_plain(&self, hello: &Hello, peer: NodeId) -> Result<(), Refused> {
+        if hello.oldest > VERSION || hello.version < OLDEST {
+            return Err(Refused::new(
+                Why::Version,
+                format!(
+                    "speaks versions {} to {}, this node {OLDEST} to {VERSION}",
+                    hello.oldest, hello.version
+                ),
+            ));
+        }
+        if hello.cluster != self.me.cluster_id() {
+            let (ours, theirs) = (&self.about.cluster, &hello.cluster_name);
+            let text = match ours == theirs {
+                true => format!("both are called {ours}, but the secrets differ (KR0421)"),
+                false => format!("this node belongs to cluster {ours}, not to {theirs} (KR0421)"),
+            };
+            return Err(Refused::new(Why::Cluster, text));
+        }
+        let Some((incarnation, instance)) = self.lives.get(&peer).copied() else { return Ok(()) };
+        let later = || Some((incarnation, self.book.find(peer).unwrap_or_default().to_vec()));
+        if hello.incarnation < incarnation {
+            let text =
+                format!("a later life of this node is known: {incarnation}, not {}", hello.incarnation);
+            return Err(Refused { why: Why::Superseded, text, later: later() });
+        }
+        let here = self.links.get(&peer).is_some_and(|links| {
+            links
+                .all()
+                .any(|link| link.is_open() && link.instance == instance && link.incarnation == incarnation)
+        });
+        if hello.incarnation == incarnation && hello.instance != instance && here {
+            let text = "the same identity is connected from another process".into();
+            return Err(Refused { why: Why::Twin, text, later: later() });
+        }
+        Ok(())
+    }
+
+    fn check_certificate(&self, hello: &Hello, key: &PublicKey) -> Result<(), Refused> {
+        let refuse = |why: String| Refused::new(Why::Membership, why);
+        let Some(cluster) = &self.me.cluster else { return Err(refuse("this node is no member yet".into())) };
+        let Some(shown) = &hello.certificate else {
+            return Err(refuse(format!(
+                "cluster {} is private: bring a join token (kringle token new, on a member)",
+                cluster.name()
+            )));
+        };
+        let certificate = Certificate::decode(shown).map_err(|error| refuse(error.to_string()))?;
+        cluster.check(&certificate, key).map_err(|error| refuse(error.to_string()))
+    }
+
+    fn redeem(&mut self, hello: &Hello, key: &PublicKey) -> Result<Certificate, Refused> {
+        let refuse = |why: String| Refused::new(Why::Membership, why);
+        let token: Token = hello
+            .token
+            .as_deref()
+            .unwrap_or_default()
+            .parse()
+            .map_err(|error: TokenError| refuse(error.to_string()))?;
+        let cluster = self.me.cluster.as_ref().filter(|cluster| cluster.can_certify());
+        let Some(cluster) = cluster else { return Err(refuse("this node can not admit others".into())) };
+        self.me.tokens.redeem(&token, unix_ms() / 1000).map_err(|error| refuse(error.to_string()))?;
+        cluster.certify(key).ok_or_else(|| refuse("this node can not admit others".into()))
+    }
+
+    fn judge_credentials(&self, hello: &Hello, peer: NodeId) -> Result<(), Refused> {
+        let Some(credentials) = &self.me.credentials else { return Ok(()) };
+        let shown = hello.credentials.as_deref().unwrap_or_default();
+        let checked = credentials.check(self.me.identity.id(), peer, shown);
+        checked.map_err(|why| Refused::new(Why::Credentials, why))
+    }
+
+    pub(super) fn save_membership(&mut self) {
+        let (Some(home), Some(cluster)) = (&self.home, &self.me.cluster) else { return };
+        let membership = Membership {
+            cluster: cluster.clone(),
+            certificate: self.me.certificate,
+            had_peers: self.had_peers,
+        };
+        if let Err(error) = home.set_cluster(&membership) {
+            tracing::error!(%error, "cannot keep the membership");
+        }
+    }
+
+    /// Takes a connection over whose ends have agreed.
+    fn register(
+        &mut self,
+        key: &PublicKey,
+        hello: &Hello,
+        purpose: Purpose,
+        dialled: bool,
+        rtt: Option<u32>,
+    ) -> Rc<Link> {
+        let peer = key.id();
+        let bulk = purpose == Purpose::Bulk;
+        self.next_link += 1;
+        let addr = self.book.prove(peer, hello.incarnation, &hello.endpoints);
+        self.lives.insert(peer, (hello.incarnation, hello.instance));
+        let link = Link::new(Ends {
+            serial: self.next_link,
+            peer,
+            incarnation: hello.incarnation,
+            instance: hello.instance,
+            addr,
+            region: hello.region.clone(),
+            bulk,
+            dialled,
+            rtt,
+            now: self.now,
+        });
+        let me = self.me.identity.id();
+        let old = self.links.entry(peer).or_default().slot(bulk).replace(link.clone());
+        if let Some(old) = old {
+            let same = old.incarnation == link.incarnation && old.instance == link.instance;
+            let dialler = |link: &Link| if link.dialled { me } else { peer };
+            if same && old.is_open() && dialler(&old) != dialler(&link) && dialler(&old) < dialler(&link) {
+                // Both dialled at the same time: both keep the one that the lower id has opened.
+                *self.links.entry(peer).or_default().slot(bulk) = Some(old);
+                self.dismiss(&link, &Refused::new(Why::Orderly, "there is a connection already"));
+            } else if same {
+                self.dismiss(&old, &Refused::new(Why::Orderly, "there is a newer connection"));
+            } else {
+                let later = Some((link.incarnation, hello.endpoints.clone()));
+                let text = "a later life of this node has come".into();
+                self.dismiss(&old, &Refused { why: Why::Superseded, text, later });
+            }
+        }
+        if self.links.len() > LINKS_MAX {
+            self.close_quietest();
+        }
+        link
+    }
+
+    fn close_quietest(&mut self) {
+        let quietest = self.links.values().flat_map(PeerLinks::all).min_by_key(|link| link.used.get());
+        if let Some(link) = quietest {
+            self.dismiss(&link, &Refused::new(Why::Orderly, "too many connections"));
+        }
+    }
+
+    /// Says a last word and closes a link when it has left.
+    pub(super) fn dismiss(&mut self, link: &Rc<Link>, last: &Refused) {
+        let word = Greeting::Refused(last.clone()).encode();
+        let queued = link.queue(self.now, |out| {
+            // As a frame with a mark of its own; without the length a greeting begins with.
+            let word = &word[2..];
+            let mut header = [0; HEADER];
+            header[..4].copy_from_slice(&(word.len() as u32).to_be_bytes());
+            header[4..6].copy_from_slice(CONTROL);
+            out.extend_from_slice(&header);
+            out.extend_from_slice(word);
+        });
+        link.close(queued.is_some());
+    }
+
+    /// Handles a last word of a peer.
+    pub(super) fn control(&mut self, link: &Rc<Link>, bytes: &[u8]) {
+        let Some(Greeting::Refused(refused)) = Greeting::decode(bytes) else { return };
+        tracing::debug!(peer = %link.peer, why = refused.text, "a peer closes the connection");
+        link.orderly.set(refused.why == Why::Orderly);
+        self.was_refused(&refused);
+        // What we still have for it can not leave this way: the connection ends, and is opened again if needed.
+        link.close(true);
+    }
+
+    /// Somebody does not want us.
+    fn was_refused(&mut self, refused: &Refused) {
+        if matches!(refused.why, Why::Superseded | Why::Twin)
+            && let Some((incarnation, endpoints)) = refused.later.clone()
+            && incarnation >= self.me.incarnation
+        {
+            self.doubt_myself(incarnation, endpoints);
+        }
+        if !matches!(refused.why, Why::Orderly | Why::Stopping) {
+            tracing::warn!(why = refused.text, "a peer refuses this node");
+            self.tell(What::Refused { peer: String::new(), reason: refused.text.clone() });
+        }
+    }
+
+    fn turned_away(&mut self, peer: NodeId, refused: &Refused) {
+        tracing::warn!(%peer, why = refused.text, "refused a node");
+        self.metrics.handshake_failed.inc();
+        self.tell(What::Refused { peer: peer.to_string(), reason: refused.text.clone() });
+    }
+
+    fn link_ended(&mut self, link: &Rc<Link>, end: &End) {
+        if let Some(links) = self.links.get_mut(&link.peer) {
+            let slot = links.slot(link.bulk);
+            if slot.as_ref().is_none_or(|current| current.serial != link.serial) {
+                return;
+            }
+            *slot = None;
+            if links.count() == 0 {
+                self.links.remove(&link.peer);
+            }
+        }
+        if *end != End::Closed && !link.bulk && !link.orderly.get() && self.ending.is_none() {
+            self.input(Input::Lost { peer: link.peer });
+        }
+    }
+
+    /// Somebody knows a life of this node that is not behind this one. If it answers, it is a twin, and one of the two
+    /// has to end; if not, it is in the past, and this life has to be later than it.
+    fn doubt_myself(&mut self, incarnation: u32, endpoints: Vec<SocketAddr>) {
+        if std::mem::replace(&mut self.doubting, true) {
+            return;
+        }
+        let Some(shell) = self.shell.upgrade() else { return };
+        spawn_local(async move {
+            let since = Instant::now();
+            let answer = shell.ask_who(&endpoints).await;
+            shell.enter(|driver| driver.answered_doubt(incarnation, &endpoints, answer));
+            // Not more often than this, whatever others say.
+            sleep(Duration::from_secs(2).saturating_sub(since.elapsed())).await;
+            shell.enter(|driver| driver.doubting = false);
+        });
+    }
+
+    fn answered_doubt(&mut self, incarnation: u32, endpoints: &[SocketAddr], answer: Option<Hello>) {
+        match answer {
+            Some(hello) if hello.instance == self.me.instance => {}
+            Some(hello) => {
+                let theirs = (hello.incarnation, hello.instance);
+                if theirs > (self.me.incarnation, self.me.instance) {
+                    let at = endpoints.first().map(ToString::to_string).unwrap_or_default();
+                    let what = format!("the same identity runs at {at}, in a later life ({})", theirs.0);
+                    self.finish(Ending::Twin { what });
+                }
+            }
+            None if incarnation >= self.me.incarnation => self.be_reborn(incarnation.saturating_add(1)),
+            None => {}
+        }
+    }
+}

@@ -1,1 +1,0 @@
-//! The data directory of a node.

@@ -1,0 +1,4 @@
+//! A few nodes on loopback and in memory: the wiring, not the protocol.
+
+mod rings;
+mod support;
