@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-const UNITS: [(&str, u64); 5] =
-    [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+const UNITS: [(&str, u64); 5] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
 /// Reads a span of time: a number, with a fraction if need be, and a unit.
 pub(crate) fn read(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is not a span of time; write a number and a unit: 250ms, 2s, 10m, 4h, 1d");
+    let wrong =
+        || format!("{text:?} is not a span of time; write a number and a unit: 250ms, 2s, 10m, 4h, 1d");
     let at = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(wrong)?;
     let (number, unit) = text.split_at(at);
     let (_, factor) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(wrong)?;

@@ -3,12 +3,38 @@
 /// Below the help of the program.
 pub(crate) const ALL: &str = "\
 Start here:
+  kringle start
+      a node on this machine; then, in another terminal: kringle status, kringle trace hello
+
   kringle table --example lecture
-  kringle route --example";
+  kringle route --example
+      what a node knows and how it decides, without a network";
+
+/// Below the help of `start`.
+pub(crate) const START: &str = "\
+Every flag is also an environment variable (--advertise-client: KRINGLE_ADVERTISE_CLIENT) and a line of the \
+file that --config names (advertise-client = \"...\"). Flags come first, then variables, then the file. \
+'kringle config show --origin' prints what comes out.
+
+Ctrl-C or SIGTERM stops the node: it keeps its identity (with --data) and may come back. 'kringle leave' \
+says goodbye for good.
+
+Examples:
+  kringle start
+      alone on this machine, in memory
+
+  kringle start --cluster blue --data ./blue --listen 0.0.0.0
+      the first node of a cluster; prints the line that brings the next one in
+
+  kringle start --listen 127.0.0.1:7401 --http 127.0.0.1:7481 --join 127.0.0.1:7400
+      a second node on the same machine";
 
 /// Below the help of `table`.
 pub(crate) const TABLE: &str = "\
 Examples:
+  kringle table
+      the node at --node; 'kringle table a3b9' for another of its ring
+
   kringle table --example lecture
       the node drawn in the Pastry paper and in the lecture
 
@@ -28,6 +54,9 @@ to 8) write a digit as two hexadecimal characters and join digits with dots: 0a.
 /// Below the help of `route`.
 pub(crate) const ROUTE: &str = "\
 Examples:
+  kringle route greeting hello
+      to the application at whoever answers for the key 'greeting'; prints its answer
+
   kringle route --example
       the two decisions of the lecture: a table cell, and the rare case
 

@@ -107,7 +107,8 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let ending = match answer(cli).and_then(|(text, ending)| output::print(text.as_bytes()).map(|()| ending)) {
+    let ending = match answer(cli).and_then(|(text, ending)| output::print(text.as_bytes()).map(|()| ending))
+    {
         Ok(ending) => ending,
         Err(failure) => Ending::Failed(failure),
     };

@@ -75,7 +75,9 @@ impl Json {
     pub(crate) fn write(self, value: &Value, list: &str) -> String {
         match (self, value.pointer(list)) {
             (Json::Document, _) => document(value),
-            (Json::Lines, Some(Value::Array(items))) => items.iter().map(|item| format!("{item}\n")).collect(),
+            (Json::Lines, Some(Value::Array(items))) => {
+                items.iter().map(|item| format!("{item}\n")).collect()
+            }
             (Json::Lines, _) => format!("{value}\n"),
         }
     }

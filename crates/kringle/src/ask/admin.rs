@@ -113,7 +113,8 @@ pub(crate) fn leave(asked: &Asked, args: &LeaveArgs, json: Option<Json>) -> Resu
 fn plan(me: &Summary) -> Vec<String> {
     let width = Width::of([me.left.as_deref(), me.right.as_deref()].into_iter().flatten(), false);
     let name = me.name.as_ref().map_or(String::new(), |name| format!(" ({name})"));
-    let mut steps = vec![format!("node {}{name} leaves the ring of cluster {}", width.cut(&me.id), me.cluster)];
+    let mut steps =
+        vec![format!("node {}{name} leaves the ring of cluster {}", width.cut(&me.id), me.cluster)];
     let beside = |id: &Option<String>| id.as_deref().map(|id| width.cut(id).to_owned());
     steps.push(match (beside(&me.left), beside(&me.right)) {
         (Some(left), Some(right)) if left != right => {
@@ -154,7 +155,8 @@ pub(crate) fn token(asked: &Asked, args: &TokenArgs, json: Option<Json>) -> Resu
                 return Ok(json.write(&document, ""));
             }
             let token: String = client.read(&document, "/token")?;
-            manners.note("for one node; only this node takes it: kringle start --join HOST:PORT --token TOKEN");
+            manners
+                .note("for one node; only this node takes it: kringle start --join HOST:PORT --token TOKEN");
             Ok(format!("{token}\n"))
         }
         TokenCommand::List { columns, manners } => {
@@ -176,7 +178,9 @@ fn list(tokens: &[TokenReport], columns: Columns, now: u64) -> String {
     let mut sheet = Sheet::new(&["ID", "STATE", "EXPIRES"]);
     for token in tokens {
         let expires = match token.expires.checked_sub(now) {
-            Some(left) if left > 0 && !columns.long => format!("in {}", duration::rough(Duration::from_secs(left))),
+            Some(left) if left > 0 && !columns.long => {
+                format!("in {}", duration::rough(Duration::from_secs(left)))
+            }
             _ => event::timestamp(token.expires.saturating_mul(1000)),
         };
         let over = token.state == "open" && token.expires <= now;
@@ -219,7 +223,8 @@ mod tests {
 
     #[test]
     fn tokens_show_how_long_they_last() {
-        let token = |id: &str, expires, state: &str| TokenReport { id: id.into(), expires, state: state.into() };
+        let token =
+            |id: &str, expires, state: &str| TokenReport { id: id.into(), expires, state: state.into() };
         let tokens = [token("t1", 4_600, "open"), token("t2", 900, "open"), token("t3", 4_600, "used")];
         let text = "\
 ID  STATE    EXPIRES

@@ -35,9 +35,14 @@ mod tests {
 
     #[test]
     fn the_examples_of_the_standard_are_read() {
-        for (text, bytes) in
-            [("", ""), ("Zg==", "f"), ("Zm8=", "fo"), ("Zm9v", "foo"), ("Zm9vYg", "foob"), ("Zm9vYmFy", "foobar")]
-        {
+        for (text, bytes) in [
+            ("", ""),
+            ("Zg==", "f"),
+            ("Zm8=", "fo"),
+            ("Zm9v", "foo"),
+            ("Zm9vYg", "foob"),
+            ("Zm9vYmFy", "foobar"),
+        ] {
             assert_eq!(decode(text).unwrap(), bytes.as_bytes());
         }
         assert_eq!(decode("//79"), Some(vec![0xff, 0xfe, 0xfd]));

@@ -95,7 +95,8 @@ pub(crate) fn status(asked: &Asked, args: &ReportArgs, json: Option<Json>) -> Re
         // Round trips are a welcome extra; without them the picture is still right.
         let trips = client.get("peers").and_then(|peers| peers_of(client, &peers)).unwrap_or_default();
         let trips = trips.into_iter().filter_map(|peer| Some((peer.id, peer.rtt_us?)));
-        let picture = cluster::Cluster { me: &me, survey: survey.as_ref(), trips: BTreeMap::from_iter(trips) };
+        let picture =
+            cluster::Cluster { me: &me, survey: survey.as_ref(), trips: BTreeMap::from_iter(trips) };
         Ok(cluster::status(&picture, args.columns))
     })
 }

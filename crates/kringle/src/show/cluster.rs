@@ -25,8 +25,7 @@ pub(crate) fn status(cluster: &Cluster<'_>, columns: Columns) -> String {
     let silent = cluster.survey.map_or(&[][..], |survey| survey.silent.as_slice());
     let all = nodes.iter().map(|node| node.id.as_str()).chain(silent.iter().map(String::as_str));
     let width = Width::of(all, columns.long);
-    let mut sheet =
-        Sheet::new(&["ID", "NAME", "ADDRESS", "STATE", ">OWNS", ">RTT", ">UPTIME", "VERSION"]);
+    let mut sheet = Sheet::new(&["ID", "NAME", "ADDRESS", "STATE", ">OWNS", ">RTT", ">UPTIME", "VERSION"]);
     let mut rows: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for node in nodes {
         let mut cells = vec![
@@ -138,7 +137,11 @@ fn tally(nodes: &[Summary], suspects: &BTreeSet<&str>, down: usize) -> String {
     let up = nodes.iter().filter(|node| state(node, suspects) == "up").count();
     let others = nodes.len() - up - suspect;
     let others = if others > 0 { format!(", {others} not ready") } else { String::new() };
-    let ups = if down > 0 { format!("{up} of {} up", count(nodes.len() + down, "node")) } else { format!("{} up", count(up, "node")) };
+    let ups = if down > 0 {
+        format!("{up} of {} up", count(nodes.len() + down, "node"))
+    } else {
+        format!("{} up", count(up, "node"))
+    };
     format!("{ups}{others}, {suspect} suspect, {down} {}", if down > 0 { "DOWN" } else { "down" })
 }
 
@@ -205,9 +208,15 @@ a3b90c  -       127.0.0.1:7411  up     25.0%       -   2m14s  0.1.0
         survey.silent = vec![id("6b2e9f")];
         survey.nodes[0].suspects = vec![id("a3b90c")];
         let text = shown(&survey);
-        assert!(text.starts_with("cluster  demo   pastry b=4 L=8   2 of 4 nodes up, 1 suspect, 1 DOWN\n"), "{text}");
+        assert!(
+            text.starts_with("cluster  demo   pastry b=4 L=8   2 of 4 nodes up, 1 suspect, 1 DOWN\n"),
+            "{text}"
+        );
         assert!(text.contains("\nring     NOT whole  (1 node did not answer)\n"), "{text}");
-        assert!(text.contains("\n6b2e9f  -       -               DOWN         -       -       -  -\n"), "{text}");
+        assert!(
+            text.contains("\n6b2e9f  -       -               DOWN         -       -       -  -\n"),
+            "{text}"
+        );
         assert!(text.contains("SUSPECT"), "{text}");
     }
 
@@ -217,7 +226,10 @@ a3b90c  -       127.0.0.1:7411  up     25.0%       -   2m14s  0.1.0
         (me.status, me.entitled) = ("joining".into(), false);
         let cluster = Cluster { me: &me, survey: None, trips: BTreeMap::new() };
         let text = status(&cluster, Columns::default());
-        assert!(text.contains("0 nodes up, 1 not ready, 0 suspect, 0 down\nring     this node is joining;"), "{text}");
+        assert!(
+            text.contains("0 nodes up, 1 not ready, 0 suspect, 0 down\nring     this node is joining;"),
+            "{text}"
+        );
     }
 
     #[test]

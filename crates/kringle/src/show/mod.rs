@@ -172,7 +172,8 @@ pub(crate) mod samples {
 
     /// A healthy ring of three, seen by the second.
     pub(crate) fn survey() -> Survey {
-        let nodes = [("0af3c1", Some("demo-7"), 7407), ("1d77e0", Some("demo-2"), 7402), ("a3b90c", None, 7411)];
+        let nodes =
+            [("0af3c1", Some("demo-7"), 7407), ("1d77e0", Some("demo-2"), 7402), ("a3b90c", None, 7411)];
         Survey {
             by: id("1d77e0"),
             nodes: nodes.map(|(id, name, port)| summary(id, name, port)).into(),

@@ -132,12 +132,8 @@ mod tests {
     }
 
     fn sample() -> Tables {
-        let cell = |row, column, start: &str| Cell {
-            row,
-            column,
-            holder: entry(start, None),
-            spares: Vec::new(),
-        };
+        let cell =
+            |row, column, start: &str| Cell { row, column, holder: entry(start, None), spares: Vec::new() };
         Tables {
             id: id("1d77e0"),
             base: 4,

@@ -146,7 +146,8 @@ impl Choice {
         let is_named = self.origin("preset") != Origin::Default;
         let origin = if is_named { Origin::Preset(name) } else { Origin::Default };
         for (key, value) in values {
-            let entry = self.chosen.entry(key).or_insert(Chosen { values: Vec::new(), origin: Origin::Default });
+            let entry =
+                self.chosen.entry(key).or_insert(Chosen { values: Vec::new(), origin: Origin::Default });
             if entry.values.is_empty() {
                 *entry = Chosen { values: vec![value], origin: origin.clone() };
             }
@@ -295,7 +296,8 @@ mod tests {
     use super::*;
 
     fn given(flags: &[(&'static str, &[&str])]) -> Given {
-        let flags = flags.iter().map(|(name, values)| (*name, values.iter().map(|v| v.to_string()).collect()));
+        let flags =
+            flags.iter().map(|(name, values)| (*name, values.iter().map(|v| v.to_string()).collect()));
         Given { flags: flags.collect(), config: None }
     }
 
@@ -309,15 +311,22 @@ mod tests {
         let file = "cluster = \"f\"\nname = \"f\"\nhttp = \"f\"\n";
         let choice = choice(&[("cluster", &["a"])], &[("cluster", "v"), ("name", "v")], file);
         assert_eq!((choice.one("cluster"), choice.origin("cluster")), (Some("a"), Origin::Flag));
-        assert_eq!((choice.one("name"), choice.origin("name")), (Some("v"), Origin::Variable("KRINGLE_NAME".into())));
+        assert_eq!(
+            (choice.one("name"), choice.origin("name")),
+            (Some("v"), Origin::Variable("KRINGLE_NAME".into()))
+        );
         assert_eq!((choice.one("http"), choice.origin("http")), (Some("f"), Origin::File("k.toml".into())));
-        assert_eq!((choice.one("listen"), choice.origin("listen")), (Some("127.0.0.1:7400"), Origin::Default));
+        assert_eq!(
+            (choice.one("listen"), choice.origin("listen")),
+            (Some("127.0.0.1:7400"), Origin::Default)
+        );
         assert_eq!((choice.one("data"), choice.origin("data")), (None, Origin::Default));
     }
 
     #[test]
     fn lists_are_given_again_and_again_or_with_commas() {
-        let choice = choice(&[("join", &["a:1,b:2", "c:3"])], &[("advertise", "x, y")], "listen = [\"l\", \"m\"]");
+        let choice =
+            choice(&[("join", &["a:1,b:2", "c:3"])], &[("advertise", "x, y")], "listen = [\"l\", \"m\"]");
         assert_eq!(choice.many("join"), ["a:1", "b:2", "c:3"]);
         assert_eq!(choice.many("advertise"), ["x", "y"]);
         assert_eq!(choice.many("listen"), ["l", "m"]);
@@ -326,7 +335,10 @@ mod tests {
     #[test]
     fn the_preset_fills_in_what_nobody_mentions() {
         let choice = choice(&[("preset", &["demo"]), ("lease", &["3s"])], &[], "");
-        assert_eq!((choice.one("leaf-set"), choice.origin("leaf-set")), (Some("8"), Origin::Preset("demo".into())));
+        assert_eq!(
+            (choice.one("leaf-set"), choice.origin("leaf-set")),
+            (Some("8"), Origin::Preset("demo".into()))
+        );
         assert_eq!((choice.one("lease"), choice.origin("lease")), (Some("3s"), Origin::Flag));
         let unknown = Choice::of(&given(&[("preset", &["x"])]), &BTreeMap::new(), None).unwrap_err();
         assert_eq!(unknown.code(), 2);
@@ -350,7 +362,8 @@ mod tests {
 
     #[test]
     fn secrets_are_not_shown_and_the_list_is_a_file() {
-        let choice = choice(&[("token", &["kj1-abc"]), ("join", &["a:1"])], &[], "insecure = true\nleaf-set = 16");
+        let choice =
+            choice(&[("token", &["kj1-abc"]), ("join", &["a:1"])], &[], "insecure = true\nleaf-set = 16");
         for shown in [choice.text(true), choice.document(true).to_string(), choice.text(false)] {
             assert!(!shown.contains("kj1-abc"), "{shown}");
         }

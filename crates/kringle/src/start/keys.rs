@@ -70,11 +70,33 @@ impl Key {
 /// Every setting there is.
 pub(super) const ALL: &[Key] = &[
     key(CLUSTER, "cluster", "NAME", "The cluster to found or join").or("kringle"),
-    key(CLUSTER, "join", "SEED", "A member of the ring to join: HOST:PORT, HOST, or file:PATH with one per line").many(),
-    key(CLUSTER, "data", "DIR", "Keep identity and known peers here; without it the node forgets when it ends"),
-    key(CLUSTER, "token", "TOKEN", "The join token a member has made (--token-file does not show in process lists)").secret(),
+    key(
+        CLUSTER,
+        "join",
+        "SEED",
+        "A member of the ring to join: HOST:PORT, HOST, or file:PATH with one per line",
+    )
+    .many(),
+    key(
+        CLUSTER,
+        "data",
+        "DIR",
+        "Keep identity and known peers here; without it the node forgets when it ends",
+    ),
+    key(
+        CLUSTER,
+        "token",
+        "TOKEN",
+        "The join token a member has made (--token-file does not show in process lists)",
+    )
+    .secret(),
     key(CLUSTER, "token-file", "FILE", "Read the join token from this file"),
-    key(CLUSTER, "secret-file", "FILE", "Read the cluster's secret from this file: the node can admit others"),
+    key(
+        CLUSTER,
+        "secret-file",
+        "FILE",
+        "Read the cluster's secret from this file: the node can admit others",
+    ),
     key(CLUSTER, "name", "NAME", "What people call the node"),
     key(CLUSTER, "region", "NAME", "Where the node is; peers of other regions count as farther away"),
     key(CLUSTER, "region-factor", "N", "How much farther").or("5"),
@@ -85,7 +107,8 @@ pub(super) const ALL: &[Key] = &[
     key(PLACES, "advertise-client", "URL", "Tell others that clients come here"),
     key(PLACES, "resp", "ADDR|off", "Speak RESP here").or("off"),
     key(PLACES, "zmq", "ADDR|off", "Speak ZeroMQ here").or("off"),
-    key(PLACES, "insecure", "BOOL", "Let clients come from other machines, though nobody asks who they are").switch(),
+    key(PLACES, "insecure", "BOOL", "Let clients come from other machines, though nobody asks who they are")
+        .switch(),
     key(PROTOCOL, "overlay", "NAME", "How the ring is organised").or("pastry"),
     key(PROTOCOL, "preset", "lan|wan|demo", "Where the other settings of the protocol come from").or("lan"),
     key(PROTOCOL, "ownership", "lease|hint", "What it takes to deliver for a key"),
@@ -94,7 +117,12 @@ pub(super) const ALL: &[Key] = &[
     key(PROTOCOL, "lease", "TIME", "How long a lease lasts"),
     key(PROTOCOL, "heartbeat", "TIME", "How often silent ring neighbours are checked"),
     key(PROCESS, "ready-file", "FILE", "Write the bound addresses here, as JSON, once the node listens"),
-    key(PROCESS, "log", "LEVEL", "What is logged: off, error, warn, info, debug or trace, or MODULE=LEVEL,..."),
+    key(
+        PROCESS,
+        "log",
+        "LEVEL",
+        "What is logged: off, error, warn, info, debug or trace, or MODULE=LEVEL,...",
+    ),
 ];
 
 /// Finds a setting.
@@ -139,7 +167,8 @@ const CONFIG: &str = "config";
 impl Args for Given {
     fn augment_args(mut command: Command) -> Command {
         let config = Arg::new(CONFIG).long(CONFIG).value_name("FILE");
-        command = command.arg(config.help("Read settings from this file: NAME = VALUE, in TOML").help_heading(PROCESS));
+        command = command
+            .arg(config.help("Read settings from this file: NAME = VALUE, in TOML").help_heading(PROCESS));
         for key in ALL {
             let help = match key.default {
                 Some(default) if key.takes != Takes::Switch => format!("{} [default: {default}]", key.about),
@@ -188,9 +217,12 @@ mod tests {
 
     #[test]
     fn a_slip_is_recognised_and_nonsense_is_not() {
-        for (slip, meant) in
-            [("listn", "listen"), ("advertise_client", "advertise-client"), ("seed", ""), ("leafset", "leaf-set")]
-        {
+        for (slip, meant) in [
+            ("listn", "listen"),
+            ("advertise_client", "advertise-client"),
+            ("seed", ""),
+            ("leafset", "leaf-set"),
+        ] {
             assert_eq!(nearest(slip).unwrap_or(""), meant, "{slip}");
         }
         assert_eq!(distance("kitten", "sitting"), 3);

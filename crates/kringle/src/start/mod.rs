@@ -5,6 +5,7 @@ mod http;
 mod keys;
 mod plan;
 mod run;
+mod signals;
 mod words;
 
 use clap::{Args, Subcommand};
@@ -50,7 +51,7 @@ struct ShowArgs {
 /// Runs a node until it is told to end.
 pub(crate) fn start(args: &StartArgs) -> Result<Ending, Failure> {
     let choice = Choice::make(&args.given)?;
-    let plan = plan::plan(&choice, args.manners.verbose)?;
+    let plan = plan::plan(&choice, args.manners)?;
     run::run(plan, &choice, args.manners)
 }
 
@@ -63,7 +64,7 @@ pub(crate) fn config(asked: &Asked, args: &ConfigArgs, json: Option<Json>) -> Re
     }
     let choice = Choice::make(&show.given)?;
     // What can not be started is not shown as if it could.
-    plan::plan(&choice, 0)?;
+    plan::plan(&choice, Manners::default())?;
     Ok(match json {
         Some(json) => json.write(&choice.document(show.origin), ""),
         None => choice.text(show.origin),

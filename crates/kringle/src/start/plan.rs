@@ -12,6 +12,7 @@ use tracing_subscriber::filter::Targets;
 use super::choice::{Choice, Origin};
 use crate::duration;
 use crate::failure::Failure;
+use crate::output::Manners;
 
 /// The port of clients if an address names none.
 const HTTP_PORT: u16 = 7480;
@@ -42,15 +43,16 @@ pub(super) struct Plan {
     pub(super) log: Targets,
 }
 
-/// Reads the settings. `verbose` is how often more logging was asked for.
-pub(super) fn plan(choice: &Choice, verbose: u8) -> Result<Plan, Failure> {
+/// Reads the settings.
+pub(super) fn plan(choice: &Choice, manners: Manners) -> Result<Plan, Failure> {
     refuse_what_is_not_there(choice)?;
     let listen = listen(choice)?;
     let is_public = listen.iter().any(|address| !is_loopback(address.ip()));
     let http = http(choice)?;
     let data = choice.one("data").map(PathBuf::from);
     let token = token(choice)?;
-    let secret = choice.one("secret-file").map(|path| read_secret(choice, "secret-file", path)).transpose()?;
+    let secret =
+        choice.one("secret-file").map(|path| read_secret(choice, "secret-file", path)).transpose()?;
     if is_public && data.is_none() && token.is_none() && secret.is_none() {
         return Err(Failure::usage(
             "other machines can reach this node, and nothing keeps strangers out of the cluster",
@@ -87,7 +89,7 @@ pub(super) fn plan(choice: &Choice, verbose: u8) -> Result<Plan, Failure> {
         hosts: choice.many("http-host").to_vec(),
         client: choice.one("advertise-client").map(String::from),
         ready_file: choice.one("ready-file").map(PathBuf::from),
-        log: log(choice, verbose)?,
+        log: log(choice, manners)?,
     })
 }
 
@@ -177,9 +179,10 @@ fn http(choice: &Choice) -> Result<Option<SocketAddr>, Failure> {
     if text == "off" {
         return Ok(None);
     }
-    let found = resolve(text, Some(HTTP_PORT)).and_then(|found| found.into_iter().next().ok_or_default(text));
-    let address =
-        found.map_err(|what| choice.wrong("http", &what, "Write HOST:PORT; port 0 is any; 'off' for no clients."))?;
+    let wrong =
+        |what: String| choice.wrong("http", &what, "Write HOST:PORT; port 0 is any; 'off' for no clients.");
+    let found = resolve(text, Some(HTTP_PORT)).map_err(wrong)?;
+    let address = found.into_iter().next().ok_or_else(|| wrong(format!("{text:?} has no address")))?;
     if !is_loopback(address.ip()) && !switch(choice, "insecure")? {
         return Err(choice.wrong(
             "http",
@@ -190,28 +193,20 @@ fn http(choice: &Choice) -> Result<Option<SocketAddr>, Failure> {
     Ok(Some(address))
 }
 
-/// Turns nothing into words.
-trait OrDefault<T> {
-    fn ok_or_default(self, text: &str) -> Result<T, String>;
-}
-
-impl<T> OrDefault<T> for Option<T> {
-    fn ok_or_default(self, text: &str) -> Result<T, String> {
-        self.ok_or_else(|| format!("{text:?} has no address"))
-    }
-}
-
 fn switch(choice: &Choice, name: &str) -> Result<bool, Failure> {
     match choice.one(name) {
         None | Some("false" | "0" | "no" | "off") => Ok(false),
         Some("true" | "1" | "yes" | "on") => Ok(true),
-        Some(other) => Err(choice.wrong(name, &format!("{other:?} is neither true nor false"), "Write true or false.")),
+        Some(other) => {
+            Err(choice.wrong(name, &format!("{other:?} is neither true nor false"), "Write true or false."))
+        }
     }
 }
 
 fn number(choice: &Choice, name: &str) -> Result<Option<u32>, Failure> {
     let Some(text) = choice.one(name) else { return Ok(None) };
-    let wrong = || choice.wrong(name, &format!("{text:?} is not a number from 1 up"), "Write a whole number.");
+    let wrong =
+        || choice.wrong(name, &format!("{text:?} is not a number from 1 up"), "Write a whole number.");
     text.parse().ok().filter(|number| *number > 0).map(Some).ok_or_else(wrong)
 }
 
@@ -238,7 +233,11 @@ fn settings(choice: &Choice) -> Result<Settings, Failure> {
         Some("hint") => Ownership::Hint,
         Some(other) => {
             let what = format!("{other:?} is neither lease nor hint");
-            return Err(choice.wrong("ownership", &what, "Write lease, or hint for delivery without leases."));
+            return Err(choice.wrong(
+                "ownership",
+                &what,
+                "Write lease, or hint for delivery without leases.",
+            ));
         }
     };
     // Messages for a crashed node wait for its lease to end; a longer lease needs longer patience.
@@ -252,9 +251,11 @@ fn settings(choice: &Choice) -> Result<Settings, Failure> {
 
 fn token(choice: &Choice) -> Result<Option<String>, Failure> {
     match (choice.one("token"), choice.one("token-file")) {
-        (Some(_), Some(_)) => {
-            Err(choice.wrong("token-file", "there is a token besides it", "Give one of token and token-file."))
-        }
+        (Some(_), Some(_)) => Err(choice.wrong(
+            "token-file",
+            "there is a token besides it",
+            "Give one of token and token-file.",
+        )),
         (Some(token), None) => Ok(Some(token.trim().to_owned())),
         (None, Some(path)) => read_secret(choice, "token-file", path).map(Some),
         (None, None) => Ok(None),
@@ -262,8 +263,9 @@ fn token(choice: &Choice) -> Result<Option<String>, Failure> {
 }
 
 fn read_secret(choice: &Choice, name: &str, path: &str) -> Result<String, Failure> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| choice.wrong(name, &format!("cannot read {path}: {error}"), "Name a readable text file."))?;
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        choice.wrong(name, &format!("cannot read {path}: {error}"), "Name a readable text file.")
+    })?;
     match text.trim() {
         "" => Err(choice.wrong(name, &format!("{path} is empty"), "Write the text into it, on one line.")),
         text => Ok(text.to_owned()),
@@ -276,7 +278,8 @@ fn read_seeds(choice: &Choice) -> Result<Vec<Seed>, Failure> {
     for text in choice.many("join") {
         let file = text.strip_prefix("file:").or_else(|| text.strip_prefix('@'));
         let Some(path) = file else {
-            let seed: Seed = text.parse().map_err(|error| choice.wrong("join", &format!("{error}"), remedy))?;
+            let seed: Seed =
+                text.parse().map_err(|error| choice.wrong("join", &format!("{error}"), remedy))?;
             all.push(seed);
             continue;
         };
@@ -296,8 +299,11 @@ fn read_seeds(choice: &Choice) -> Result<Vec<Seed>, Failure> {
     Ok(all)
 }
 
-fn log(choice: &Choice, verbose: u8) -> Result<Targets, Failure> {
-    let level = LEVELS[usize::from(verbose).min(LEVELS.len() - 1)];
+fn log(choice: &Choice, manners: Manners) -> Result<Targets, Failure> {
+    let level = match manners {
+        Manners { quiet: true, .. } => "error",
+        Manners { verbose, .. } => LEVELS[usize::from(verbose).min(LEVELS.len() - 1)],
+    };
     let text = choice.one("log").unwrap_or(level);
     text.parse().map_err(|_| {
         let what = format!("{text:?} is no level");
@@ -314,7 +320,7 @@ mod tests {
 
     fn planned(flags: &[(&'static str, &str)]) -> Result<Plan, Failure> {
         let flags = flags.iter().map(|(name, value)| (*name, vec![value.to_string()])).collect();
-        plan(&Choice::of(&Given { flags, config: None }, &BTreeMap::new(), None)?, 0)
+        plan(&Choice::of(&Given { flags, config: None }, &BTreeMap::new(), None)?, Manners::default())
     }
 
     fn refused(flags: &[(&'static str, &str)]) -> String {
@@ -386,7 +392,9 @@ mod tests {
     #[test]
     fn a_long_lease_brings_the_patience_it_needs() {
         assert!(planned(&[("lease", "1m")]).is_ok());
-        assert!(planned(&[("preset", "wan"), ("ownership", "hint"), ("leaf-set", "16"), ("base", "2")]).is_ok());
+        assert!(
+            planned(&[("preset", "wan"), ("ownership", "hint"), ("leaf-set", "16"), ("base", "2")]).is_ok()
+        );
     }
 
     #[test]
@@ -394,7 +402,8 @@ mod tests {
         let file = std::env::temp_dir().join(format!("kringle-seeds-{}", std::process::id()));
         std::fs::write(&file, "# ours\nhost-a\n10.0.0.2:7401\n").unwrap();
         let list = format!("host-c:1,file:{}", file.display());
-        let seeds: Vec<String> = planned(&[("join", &list)]).unwrap().seeds.iter().map(Seed::to_string).collect();
+        let seeds: Vec<String> =
+            planned(&[("join", &list)]).unwrap().seeds.iter().map(Seed::to_string).collect();
         assert_eq!(seeds, ["host-c:1", "host-a:7400", "10.0.0.2:7401"]);
         std::fs::write(&file, "host a\n").unwrap();
         let said = refused(&[("join", &format!("@{}", file.display()))]);
