@@ -258,20 +258,23 @@ fn problem(status: u16, body: &[u8], base: &str) -> Failure {
 
 /// Completes what people write for a node.
 fn base_url(text: &str) -> Result<String, Failure> {
-    let text = text.trim().trim_end_matches('/');
+    let text = text.trim();
     if text.starts_with("https://") {
         return Err(Failure::usage(
             format!("cannot ask {text}: this version does not speak https"),
             "Name the node with http://HOST:PORT, over a network you trust or a tunnel.",
         ));
     }
-    let rest = text.strip_prefix("http://").unwrap_or(text);
+    let rest = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
     let is_host = |c: char| !c.is_whitespace() && !"/?#@".contains(c);
-    if rest.is_empty() || rest.contains("://") || !rest.chars().all(is_host) {
+    if rest.is_empty() || !rest.chars().all(is_host) {
         return Err(bad_url(text));
     }
-    let has_port = rest.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
-    Ok(if has_port { format!("http://{rest}") } else { format!("http://{rest}:7480") })
+    match rest.rsplit_once(':').filter(|(_, port)| !port.contains(']')) {
+        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => Ok(format!("http://{rest}")),
+        Some(_) => Err(bad_url(text)),
+        None => Ok(format!("http://{rest}:7480")),
+    }
 }
 
 fn bad_url(text: &str) -> Failure {
@@ -297,7 +300,9 @@ mod tests {
         ] {
             assert_eq!(base_url(text).unwrap(), url);
         }
-        for bad in ["", "http://", "ftp://host", "a b", "https://host", "http://host/path", "u@host"] {
+        for bad in
+            ["", "http://", "ftp://host", "a b", "https://host", "http://host/path", "u@host", "host:x", ":1"]
+        {
             assert_eq!(base_url(bad).unwrap_err().code(), 2, "{bad:?} was taken");
         }
     }
@@ -324,7 +329,7 @@ mod tests {
         let failure = problem(404, br#"{"code":"KR0499","title":"gone"}"#, DEFAULT);
         assert_eq!(failure.code(), 3);
         assert!(failure.to_string().contains("gone (KR0499)"));
-        assert_eq!(problem(502, b"<html>", DEFAULT).code(), 1);
+        assert_eq!(problem(418, b"<html>", DEFAULT).code(), 1);
     }
 
     #[test]

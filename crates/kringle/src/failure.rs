@@ -21,8 +21,6 @@ pub(crate) enum Ending {
     Good,
     /// The answer says what is wrong: exit code 1.
     Bad,
-    /// A signal has ended it, as it should: this exit code.
-    Signal(u8),
     /// There is an answer, and something went wrong all the same.
     Failed(Failure),
 }

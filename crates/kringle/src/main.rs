@@ -25,11 +25,11 @@ mod verify;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use serde_json::json;
 
 use crate::client::Asked;
-use crate::failure::{Answer, Ending};
+use crate::failure::{Answer, Ending, Failure};
 use crate::output::{Json, document};
 
 /// A simulated ring is millions of small lists that grow: a sixth faster than with the system's allocator.
@@ -48,10 +48,12 @@ struct Cli {
         value_name = "lines",
         num_args = 0..=1,
         require_equals = true,
-        default_missing_value = "document",
-        hide_possible_values = true
+        default_value = output::NO_JSON,
+        default_missing_value = output::DOCUMENT,
+        hide_default_value = true,
+        value_parser = output::wants_json
     )]
-    json: Option<Json>,
+    json: bool,
     #[command(flatten)]
     asked: Asked,
     #[command(subcommand)]
@@ -106,29 +108,21 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let ending = match answer(cli).and_then(|(text, ending)| output::print(text.as_bytes()).map(|()| ending))
-    {
-        Ok(ending) => ending,
-        Err(failure) => Ending::Failed(failure),
-    };
-    match ending {
-        Ending::Good => ExitCode::SUCCESS,
-        Ending::Bad => ExitCode::FAILURE,
-        Ending::Signal(code) => ExitCode::from(code),
-        Ending::Failed(failure) => {
-            // Nobody is left to tell if this fails too; the exit code still says it.
-            let _ = writeln!(io::stderr(), "{failure}");
-            failure.exit_code()
-        }
-    }
+    let matches = Cli::command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let json = cli.json.then(|| Json::of(&matches));
+    answer(cli, json).unwrap_or_else(|failure| {
+        // Nobody is left to tell if this fails too; the exit code still says it.
+        let _ = writeln!(io::stderr(), "{failure}");
+        failure.exit_code()
+    })
 }
 
-fn answer(cli: Cli) -> Answer {
-    let (asked, json) = (&cli.asked, cli.json);
+fn answer(cli: Cli, json: Option<Json>) -> Result<ExitCode, Failure> {
+    let asked = &cli.asked;
     let done = |text: String| (text, Ending::Good);
-    match cli.command {
-        Command::Start(args) => start::start(&args).map(|ending| (String::new(), ending)),
+    let answer: Answer = match cli.command {
+        Command::Start(args) => return start::start(&args).map(ExitCode::from),
         Command::Join(args) => ask::admin::join(asked, &args, json).map(done),
         Command::Leave(args) => ask::admin::leave(asked, &args, json).map(done),
         Command::Stop(args) => ask::admin::stop(asked, &args, json).map(done),
@@ -145,10 +139,17 @@ fn answer(cli: Cli) -> Answer {
         Command::Config(args) => start::config(asked, &args, json).map(done),
         Command::Explain(args) => catalogue::explain(&args, json).map(done),
         Command::Verify(args) => {
-            verify::run(&args, json.is_some()).map(|verdict| (verdict.text, verdict.good.into()))
+            verify::run(&args, cli.json).map(|verdict| (verdict.text, verdict.good.into()))
         }
-        Command::Sim(args) => sim::run(&args, json.is_some()),
-        Command::Version => Ok(done(version(json.is_some()))),
+        Command::Sim(args) => sim::run(&args, cli.json),
+        Command::Version => Ok(done(version(cli.json))),
+    };
+    let (text, ending) = answer?;
+    output::print(text.as_bytes())?;
+    match ending {
+        Ending::Good => Ok(ExitCode::SUCCESS),
+        Ending::Bad => Ok(ExitCode::FAILURE),
+        Ending::Failed(failure) => Err(failure),
     }
 }
 
@@ -164,12 +165,25 @@ fn version(json: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn the_definitions_are_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn json_is_a_document_or_lines_wherever_it_stands() {
+        let read = |line: &str| {
+            let matches = Cli::command().try_get_matches_from(line.split(' ')).ok()?;
+            Cli::from_arg_matches(&matches).ok()?.json.then(|| Json::of(&matches))
+        };
+        assert_eq!(read("kringle ring"), None);
+        assert_eq!(read("kringle ring --json"), Some(Json::Document));
+        assert_eq!(read("kringle --json ring"), Some(Json::Document));
+        assert_eq!(read("kringle ring --json=lines"), Some(Json::Lines));
+        assert_eq!(read("kringle --json=lines ring"), Some(Json::Lines));
+        assert!(Cli::try_parse_from(["kringle", "ring", "--json=yaml"]).is_err());
+        assert!(Cli::try_parse_from(["kringle", "ring", "--json="]).is_err());
     }
 }

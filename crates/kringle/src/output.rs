@@ -2,19 +2,32 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use clap::{Args, ValueEnum};
+use clap::{ArgMatches, Args};
 use serde_json::Value;
 
 use crate::failure::Failure;
 
+/// What `--json` is without a value, and what it is if it is not there.
+pub(crate) const DOCUMENT: &str = "document";
+pub(crate) const NO_JSON: &str = "no";
+const LINES: &str = "lines";
+
 /// How `--json` writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Json {
     /// One document over several lines.
-    #[value(hide = true)]
     Document,
     /// One line for each member of a list, or the document on one line if it is none.
     Lines,
+}
+
+/// Reads the value of `--json`: whether JSON is wanted at all. See [`Json::of`] for how.
+pub(crate) fn wants_json(text: &str) -> Result<bool, String> {
+    match text {
+        NO_JSON => Ok(false),
+        DOCUMENT | LINES => Ok(true),
+        _ => Err("write --json or --json=lines".into()),
+    }
 }
 
 /// How much a command says beside its answer.
@@ -71,6 +84,12 @@ pub(crate) fn document(value: &Value) -> String {
 }
 
 impl Json {
+    /// Returns how JSON is wanted, if it is.
+    pub(crate) fn of(matches: &ArgMatches) -> Json {
+        let mut texts = matches.get_raw("json").into_iter().flatten();
+        if texts.any(|text| text == LINES) { Json::Lines } else { Json::Document }
+    }
+
     /// Writes a document. `list` points to the list that `lines` takes apart.
     pub(crate) fn write(self, value: &Value, list: &str) -> String {
         match (self, value.pointer(list)) {

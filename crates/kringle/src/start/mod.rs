@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 use self::choice::Choice;
 use self::keys::Given;
 use crate::client::{Asked, Client};
-use crate::failure::{Ending, Failure};
+use crate::failure::Failure;
 use crate::output::{Json, Manners};
 
 #[derive(Debug, Args)]
@@ -48,8 +48,8 @@ struct ShowArgs {
     given: Given,
 }
 
-/// Runs a node until it is told to end.
-pub(crate) fn start(args: &StartArgs) -> Result<Ending, Failure> {
+/// Runs a node until it is told to end. Returns the exit code: after a signal it names that.
+pub(crate) fn start(args: &StartArgs) -> Result<u8, Failure> {
     let choice = Choice::make(&args.given)?;
     let plan = plan::plan(&choice, args.manners)?;
     run::run(plan, &choice, args.manners)

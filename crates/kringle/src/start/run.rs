@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use kringle_runtime::report::What;
-use kringle_runtime::{Ending as Over, Events, Handle};
+use kringle_runtime::{Ending, Events, Handle};
 use serde_json::json;
 use tokio::task::LocalSet;
 use tracing_subscriber::filter::Targets;
@@ -15,7 +15,7 @@ use super::choice::Choice;
 use super::plan::Plan;
 use super::words::{self, Started};
 use super::{http, signals};
-use crate::failure::{Ending, Failure};
+use crate::failure::Failure;
 use crate::output::Manners;
 
 /// How long the token of the first words is good.
@@ -24,8 +24,8 @@ const INVITATION: Duration = Duration::from_secs(3600);
 const HELPERS_MAX: usize = 1;
 const HELPER_IDLE: Duration = Duration::from_secs(1);
 
-/// Runs a node until it ends or is told to.
-pub(super) fn run(plan: Plan, choice: &Choice, manners: Manners) -> Result<Ending, Failure> {
+/// Runs a node until it ends or is told to. Returns the exit code.
+pub(super) fn run(plan: Plan, choice: &Choice, manners: Manners) -> Result<u8, Failure> {
     log_to_stderr(plan.log.clone());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -53,7 +53,7 @@ fn log_to_stderr(targets: Targets) {
     let _ = tracing_subscriber::registry().with(layer).with(targets).try_init();
 }
 
-async fn live(plan: Plan, choice: &Choice, manners: Manners) -> Result<Ending, Failure> {
+async fn live(plan: Plan, choice: &Choice, manners: Manners) -> Result<u8, Failure> {
     let start = Instant::now();
     let Plan { mut builder, data, seeds, is_public, http, hosts, client, ready_file, .. } = plan;
     // Before anything is started: from now on a signal is an orderly end.
@@ -114,7 +114,7 @@ async fn attend(
     signals: &mut signals::Signals,
     start: Instant,
     manners: Manners,
-) -> Result<Ending, Failure> {
+) -> Result<u8, Failure> {
     let mut events = node.events();
     let code = tokio::select! {
         over = node.ended() => return judge(over),
@@ -127,10 +127,10 @@ async fn attend(
     manners.note("stopping; once more to end at once");
     tokio::select! {
         over = node.stop() => match over {
-            Over::Stopped | Over::Left => Ok(Ending::Signal(code)),
+            Ending::Stopped | Ending::Left => Ok(code),
             other => judge(other),
         },
-        again = signals.next() => Ok(Ending::Signal(again)),
+        again = signals.next() => Ok(again),
     }
 }
 
@@ -160,15 +160,15 @@ async fn tell(node: &Handle, events: &mut Events, start: Instant, manners: Manne
     manners.note(&format!("ready after {:.1} s{company}", start.elapsed().as_secs_f64()));
 }
 
-fn judge(over: Over) -> Result<Ending, Failure> {
+fn judge(over: Ending) -> Result<u8, Failure> {
     match over {
-        Over::Stopped | Over::Left => Ok(Ending::Good),
-        Over::Twin { what } => Err(Failure::coded(
+        Ending::Stopped | Ending::Left => Ok(0),
+        Ending::Twin { what } => Err(Failure::coded(
             7,
             what,
             "Only one process may be this node. Stop one of them, or start with a data directory of its own.",
         )),
-        Over::Failed { what } => {
+        Ending::Failed { what } => {
             Err(Failure::failed(format!("the node can not go on: {what}"), "Mend that, then start it again."))
         }
     }
@@ -180,9 +180,9 @@ mod tests {
 
     #[test]
     fn each_ending_has_its_exit_code() {
-        assert!(matches!(judge(Over::Stopped), Ok(Ending::Good)));
-        assert!(matches!(judge(Over::Left), Ok(Ending::Good)));
-        assert_eq!(judge(Over::Twin { what: "twin".into() }).unwrap_err().code(), 7);
-        assert_eq!(judge(Over::Failed { what: "disk".into() }).unwrap_err().code(), 1);
+        assert!(matches!(judge(Ending::Stopped), Ok(0)));
+        assert!(matches!(judge(Ending::Left), Ok(0)));
+        assert_eq!(judge(Ending::Twin { what: "twin".into() }).unwrap_err().code(), 7);
+        assert_eq!(judge(Ending::Failed { what: "disk".into() }).unwrap_err().code(), 1);
     }
 }
