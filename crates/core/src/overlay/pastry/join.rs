@@ -124,10 +124,9 @@ impl Pastry {
         self.next_nonce = cx.dice.roll() as Nonce;
         self.prober.seed(cx);
         self.start_leases(cx);
-        // Whoever comes back can be found by others who do. Without leases there is no isolation: nodes that lose
-        // everybody are rings of their own, and merge.
-        let status = if back && self.leases.is_some() { Status::Isolated } else { Status::Joining };
-        self.had_peers |= status == Status::Isolated;
+        // Whoever comes back can be found by others who do: if all of them are gone, the ring is who is left.
+        let status = if back { Status::Isolated } else { Status::Joining };
+        self.had_peers |= back;
         self.begin(Some(request), status, cx);
     }
 
