@@ -9,7 +9,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::IntoResponse;
 use kringle_runtime::report::TokenReport;
-use kringle_runtime::{Handle, Seed};
+use kringle_runtime::{Handle, RequestError, Seed};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::time::{sleep, timeout};
@@ -52,8 +52,9 @@ pub(super) async fn join(
         .map(|seed| seed.parse().map_err(|_| Problem::bad(format!("{:?} is not HOST:PORT", cut(seed)))))
         .collect();
     match timeout(JOIN_GLANCE, node.join(seeds?)).await {
+        // A search is under way already, and tries these too.
+        Ok(Ok(()) | Err(RequestError::AlreadyJoined)) | Err(_) => accepted("join"),
         Ok(Err(error)) => Err(Problem::from(error)),
-        Ok(Ok(())) | Err(_) => accepted("join"),
     }
 }
 
