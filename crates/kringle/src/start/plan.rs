@@ -18,8 +18,8 @@ use crate::output::Manners;
 const HTTP_PORT: u16 = 7480;
 /// Addresses a node may advertise.
 const ADVERTISED_MAX: usize = 4;
-/// What is logged unless somebody says otherwise, by how often -v was given.
-const LEVELS: [&str; 3] = ["warn", "info", "debug"];
+/// What is logged unless somebody says otherwise, by how often -v was given. Why a join waits is told anyway.
+const LEVELS: [&str; 3] = ["warn,kringle_runtime::driver::joining=error", "info", "debug"];
 
 /// A node about to be started.
 pub(super) struct Plan {

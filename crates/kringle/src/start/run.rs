@@ -1,5 +1,6 @@
 //! A node in this process: one thread, one runtime, from the first port to the last signal.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,8 @@ use crate::output::Manners;
 
 /// How long the token of the first words is good.
 const INVITATION: Duration = Duration::from_secs(3600);
+/// Different reasons for waiting that are told.
+const REASONS_MAX: usize = 32;
 /// Resolving names is the only work on other threads. One is enough, and soon gone.
 const HELPERS_MAX: usize = 1;
 const HELPER_IDLE: Duration = Duration::from_secs(1);
@@ -136,7 +139,7 @@ async fn attend(
 
 /// Says why it takes so long, and when it is done.
 async fn tell(node: &Handle, events: &mut Events, start: Instant, manners: Manners) {
-    let mut said = String::new();
+    let mut said: BTreeSet<String> = BTreeSet::new();
     loop {
         tokio::select! {
             biased;
@@ -146,10 +149,11 @@ async fn tell(node: &Handle, events: &mut Events, start: Instant, manners: Manne
                 Err(_) => return std::future::pending().await,
             },
             event = events.next() => match event.as_deref().map(|event| &event.what) {
-                // The same reason again and again is one reason.
-                Some(What::Refused { reason, .. }) if *reason != said => {
-                    manners.note(&format!("waiting  {reason}"));
-                    said.clone_from(reason);
+                // The same reason again and again is one reason; and nobody reads a hundred.
+                Some(What::Refused { reason, .. }) if said.len() < REASONS_MAX => {
+                    if said.insert(reason.clone()) {
+                        manners.note(&format!("waiting  {reason}"));
+                    }
                 }
                 Some(_) => {}
                 None => return std::future::pending().await,
