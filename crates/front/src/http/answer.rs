@@ -55,7 +55,7 @@ pub(super) fn id_value(id: NodeId) -> HeaderValue {
     HeaderValue::from_str(&id.to_string()).unwrap_or(HeaderValue::from_static(""))
 }
 
-/// Carries a problem to [`finish`], which knows what it is about.
+/// Carries a problem to `finish`, which knows what it is about.
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut response = StatusCode::INTERNAL_SERVER_ERROR.into_response();

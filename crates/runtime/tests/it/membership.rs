@@ -38,7 +38,10 @@ fn a_node_of_another_cluster_is_refused_and_both_are_told() {
         let red = Builder::new("red").join(seed_of(&blue)).start_here().await.unwrap();
         let (at_blue, at_red) = tokio::join!(refusal(&blue), refusal(&red));
         for reason in [at_blue, at_red] {
-            assert!(reason.contains("blue") && reason.contains("red") && reason.contains("KR0421"), "{reason}");
+            assert!(
+                reason.contains("blue") && reason.contains("red") && reason.contains("KR0421"),
+                "{reason}"
+            );
         }
         assert!(!red.is_ready());
         assert_eq!(blue.survey(10, LONG).await.unwrap().nodes.len(), 1);
@@ -98,7 +101,9 @@ fn a_private_cluster_lets_nobody_in_without_a_token_and_says_how_to_get_one() {
         let founder = Builder::new("blue").secret("one").start_here().await.unwrap();
         let secretless: SocketAddr = "0.0.0.0:0".parse().unwrap();
         let stranger = Builder::new("blue").listen(secretless).join(seed_of(&founder));
-        let Err(StartError::Input { what, remedy }) = stranger.start_here().await else { panic!("it started") };
+        let Err(StartError::Input { what, remedy }) = stranger.start_here().await else {
+            panic!("it started")
+        };
         assert!(what.contains("token") && remedy.contains("kringle token new"));
     });
 }
@@ -185,8 +190,10 @@ fn a_ring_that_was_stopped_as_a_whole_comes_back_without_seeds() {
             timeout(LONG, node.ready()).await.unwrap().unwrap();
             assert_eq!(node.id(), before.id());
         }
-        until("one ring", || async { again[2].survey(9, LONG).await.is_ok_and(|found| found.nodes.len() == 4) })
-            .await;
+        until("one ring", || async {
+            again[2].survey(9, LONG).await.is_ok_and(|found| found.nodes.len() == 4)
+        })
+        .await;
     });
 }
 

@@ -214,7 +214,8 @@ impl Pastry {
         };
         joining.next_seed = joining.next_seed.wrapping_add(1);
         joining.tried = joining.tried.saturating_add(1);
-        if !cx.config.find_nearby {
+        // Who is near does not matter as long as it is not clear who is there at all.
+        if !cx.config.find_nearby || self.status == Status::Isolated {
             return self.ask_to_join(seed, cx);
         }
         let what = What::LeafSet;
@@ -326,6 +327,18 @@ impl Pastry {
         let nonce = joining.nonce;
         cx.send(via, Body::Routed(own_join(me, nonce, serial, hop)));
         cx.set_timer(Timer::Join, cx.config.join_timeout);
+    }
+
+    /// The seed can not be reached: the next one, without waiting for an answer.
+    pub(super) fn join_unsent(&mut self, to: Contact, nonce: Nonce, cx: &mut Ctx<'_>) {
+        let waiting = self.joining.as_ref().is_some_and(|joining| {
+            joining.nonce == nonce
+                && joining.phase == Phase::Asked
+                && joining.asked.is_some_and(|(asked, _)| asked == to.id)
+        });
+        if waiting {
+            self.join_failed(cx);
+        }
     }
 
     pub(super) fn join_acknowledged(&mut self, from: Contact, ack: &HopAck, cx: &mut Ctx<'_>) -> bool {
@@ -476,7 +489,11 @@ impl Pastry {
         // Longer from round to round, not from seed to seed: many may be dead.
         let round = usize::from(joining.next_seed) % self.seeds.len().max(1) == 0;
         joining.attempt = joining.attempt.saturating_add(round.into());
-        let pause = cx.dice.jitter(doubled.min(cx.config.join_backoff_max));
+        let mut pause = cx.dice.jitter(doubled.min(cx.config.join_backoff_max));
+        if self.status == Status::Isolated && !round {
+            // Somebody may be waiting for us to have asked everybody.
+            pause /= 8;
+        }
         cx.set_timer(Timer::Join, pause.max(bound));
         self.drop_search();
     }
