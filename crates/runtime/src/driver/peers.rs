@@ -98,6 +98,19 @@ impl std::fmt::Display for DialError {
     }
 }
 
+impl DialError {
+    /// Says whether trying again is in vain.
+    pub(super) fn stays(&self) -> bool {
+        let stays = |refused: &Refused| {
+            matches!(refused.why, Why::Version | Why::Cluster | Why::Membership | Why::Credentials)
+        };
+        match self {
+            DialError::Refused(refused) | DialError::Unwelcome(refused) => stays(refused),
+            DialError::Unreachable(_) | DialError::Myself => false,
+        }
+    }
+}
+
 impl From<io::Error> for DialError {
     fn from(error: io::Error) -> DialError {
         DialError::Unreachable(error.to_string())
