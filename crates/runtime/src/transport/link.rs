@@ -177,7 +177,8 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Carries bytes both ways until the connection ends.
 pub(crate) async fn run(stream: Stream, link: Rc<Link>, owner: &impl Owner) -> End {
-    let mut pump = Pump { stream, writing: Vec::new(), written: 0, flush: false, finished: false, inbox: Vec::new() };
+    let mut pump =
+        Pump { stream, writing: Vec::new(), written: 0, flush: false, finished: false, inbox: Vec::new() };
     let end = tokio::select! {
         end = poll_fn(|cx| pump.poll(&link, owner, cx)) => end,
         () = async {
