@@ -24,7 +24,13 @@ fn renewals(node: &mut Driver) -> Vec<LeaseRequest> {
 
 fn same_answer(request: &LeaseRequest) -> Message {
     let LeaseRequest { nonce, .. } = *request;
-    Message::LeaseReply(Box::new(LeaseReply { nonce, granted: true, holds: 0, leaves: Vec::new(), same: true }))
+    Message::LeaseReply(Box::new(LeaseReply {
+        nonce,
+        granted: true,
+        holds: 0,
+        leaves: Vec::new(),
+        same: true,
+    }))
 }
 
 fn same_ask(node: &mut Driver, from: u32, nonce: u32, side: Flank) -> LeaseReply {
@@ -93,4 +99,17 @@ fn a_grantor_agrees_only_to_leaves_it_has_seen_with_its_own_unchanged() {
     node.introduce(peer(FAR_RIGHT));
     let refused = same_ask(&mut node, LEFT, 8, Flank::Right);
     assert!(!refused.granted && refused.leaves.contains(&peer(FAR_RIGHT)), "told in full");
+}
+
+#[test]
+fn whoever_lost_somebody_else_on_that_side_can_not_speak_for_its_place() {
+    let told = |first: kringle_core::contact::Contact| {
+        let mut node = Driver::entitled(peer(ME), &[FAR_LEFT, LEFT, RIGHT].map(peer), leased());
+        node.live(11_000);
+        node.hear_pastry(peer(LEFT), Message::Goodbye(Box::new(vec![peer(FAR_LEFT), peer(ME)])));
+        let outputs = node.hear_pastry(first, ask(5, Flank::Right, 0, &[]));
+        answered(&outputs, first).holds
+    };
+    assert_eq!(told(peer(FAR_LEFT)), u32::MAX, "somebody between may hold something");
+    assert_eq!(told(life(LEFT, 2)), 0, "nobody was lost but the one who asks");
 }

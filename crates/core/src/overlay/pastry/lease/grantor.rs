@@ -62,6 +62,7 @@ impl Pastry {
                 && next.is_none_or(|next| reach(gone.id) < reach(next.id))
         });
         let Some(leases) = &mut self.leases else { return };
+        leases.lose(lost, flank, cx);
         if !cx.config.rule(Safeguard::Inherit) {
             return;
         }
@@ -162,7 +163,7 @@ impl Pastry {
                 nearer: None,
             });
         }
-        let holds = leases.holds(from.id, cx);
+        let holds = leases.holds(from.id, mine, cx);
         let reply = LeaseReply { nonce, granted, holds, leaves: leaves_here, same };
         cx.send(from, Body::Pastry(Message::LeaseReply(Box::new(reply))));
         self.consider_leaves(from, leaves, Why::VET, cx);

@@ -30,6 +30,10 @@ impl Pastry {
             let was_beside = core::mem::replace(&mut leases.beside[at], neighbour.map(|n| n.id));
             if let Some(new) = neighbour.filter(|n| was_beside != Some(n.id)) {
                 leases.refusals[at] = 0;
+                // Only who is beside us now can tell what an earlier life of ours granted there.
+                if let Some(quiet) = &mut leases.quiet {
+                    quiet.told[at] = false;
+                }
                 // It may go on with leases of those we displaced.
                 leases.respect(new.id, cx);
             }
@@ -87,7 +91,7 @@ impl Pastry {
             if let Some(held) = leases.held[at].as_mut().filter(|held| held.from == neighbour.id) {
                 held.nonce = nonce;
             }
-            let holds = leases.holds(neighbour.id, cx);
+            let holds = leases.holds(neighbour.id, flank, cx);
             let leaves = if same { Vec::new() } else { self.beside_us(cx.now) };
             let request = LeaseRequest { nonce, side: flank, holds, leaves, same };
             cx.send(neighbour, Body::Pastry(Message::LeaseRequest(Box::new(request))));

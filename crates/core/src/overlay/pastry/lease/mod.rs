@@ -35,6 +35,8 @@ use crate::time::Time;
 const NEW_HERE: u32 = u32::MAX;
 /// Leases granted at a time. Two run; the others are those of displaced neighbours, which end soon.
 const GRANTS_MAX: usize = 64;
+/// Lost neighbours remembered.
+const LOST_MAX: usize = 8;
 /// Leaves named in lease messages, per side.
 const NAMED: usize = 4;
 /// Entitled without a lease.
@@ -55,6 +57,8 @@ pub(super) struct Leases {
     /// Left and right: a neighbour we lost without knowing who is beyond it, and until when somebody there may hold a
     /// lease of its.
     unknown: [Option<(NodeId, Time)>; 2],
+    /// Neighbours lost within a lease, by side. Whoever lost somebody there can not tell who is beyond.
+    lost: Vec<(NodeId, Flank, Time)>,
     /// Found dead, but still bound by a grant.
     dead: Vec<NodeId>,
     /// How often in a row each neighbour has refused; asked again soon at first, then less and less often.
@@ -363,11 +367,23 @@ impl Leases {
         self.awake.is_some_and(|awake| now < awake)
     }
 
-    /// How much longer we hold something from a peer, in milliseconds, rounded up. A node that has not been here for a
-    /// whole lease can not speak for its place: whoever was there before may have held something.
-    fn holds(&self, from: NodeId, cx: &Ctx<'_>) -> u32 {
+    /// Notes that a neighbour on this side is gone.
+    fn lose(&mut self, peer: NodeId, flank: Flank, cx: &Ctx<'_>) {
+        self.lost.retain(|(_, _, at)| cx.now.since(*at) < cx.config.lease_granted());
+        if self.lost.len() < LOST_MAX {
+            self.lost.push((peer, flank, cx.now));
+        }
+    }
+
+    /// How much longer we hold something from a peer on this side, in milliseconds, rounded up. A node that has not been
+    /// here for a whole lease can not speak for its place: whoever was there before may have held something. Nor can one
+    /// that has lost somebody else there within a lease.
+    fn holds(&self, from: NodeId, flank: Flank, cx: &Ctx<'_>) -> u32 {
         let now = cx.now;
-        if self.since.is_none_or(|since| now.since(since) < cx.config.lease_granted()) {
+        let recent = |at: Time| now.since(at) < cx.config.lease_granted();
+        let unsure = self.lost.len() >= LOST_MAX
+            || self.lost.iter().any(|(lost, side, at)| *side == flank && *lost != from && recent(*at));
+        if unsure || self.since.is_none_or(recent) {
             return NEW_HERE;
         }
         let held = self.held.iter().flatten().filter(|held| held.from == from && held.until > now);
