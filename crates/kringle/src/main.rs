@@ -4,6 +4,7 @@
 //! input, 130 interrupted.
 
 mod canned;
+mod demo;
 mod failure;
 mod notation;
 mod route;
@@ -111,6 +112,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Start a whole ring in this process, and play with it
+    Demo(demo::DemoArgs),
     /// Print a node's leaf set, routing table and neighbourhood set
     #[command(after_help = TABLE_EXAMPLES)]
     Table(TableArgs),
@@ -177,6 +180,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = |text: String| (text, Ending::Good);
     let answer = match cli.command {
+        Command::Demo(args) => demo::run(&args, cli.json).map(|ending| (String::new(), ending)),
         Command::Table(args) => table_command(args, cli.json).map(done),
         Command::Route(args) => route_command(args, cli.json).map(done),
         Command::Verify(args) => {

@@ -89,6 +89,7 @@ pub(crate) enum Call {
     Token(Chore),
     Leave { reply: oneshot::Sender<Result<Reply, Failure>> },
     Stop,
+    Kill,
 }
 
 /// What can be done with join tokens.
@@ -124,6 +125,13 @@ impl Handle {
     pub async fn stop(&self) -> Ending {
         // If nobody listens any more, it has ended already.
         let _ = self.shared.calls.send(Call::Stop).await;
+        self.ended().await
+    }
+
+    /// Ends the node as a crash would: at once and without a word, for demonstrations and tests of what the others do
+    /// about it. Returns when it has ended.
+    pub async fn kill(&self) -> Ending {
+        let _ = self.shared.calls.send(Call::Kill).await;
         self.ended().await
     }
 

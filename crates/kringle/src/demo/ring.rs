@@ -1,0 +1,231 @@
+//! The nodes of the demo: started, found by name, ended.
+
+use std::time::{Duration, Instant};
+
+use kringle::{Hub, Node, NodeId, Settings, StartError, app_fn};
+use kringle_core::dice::{Dice, SeededDice};
+use kringle_core::overlay::{Overlay, Status};
+use tokio::task::JoinSet;
+
+use crate::failure::Failure;
+
+/// The most nodes a demo has.
+pub(crate) const NODES_MAX: usize = 1000;
+/// What every node of the demo runs: it answers with its name and what it was told.
+pub(crate) const PURPOSE: u32 = 16;
+/// The name of the demo's cluster.
+const CLUSTER: &str = "demo";
+/// Nodes that join at the same time, at most. More only wait for each other.
+const ABREAST: usize = 32;
+/// How long a ring may take to heal before we say that it has not.
+const HEAL: Duration = Duration::from_secs(30);
+/// How often it is looked whether it has.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// A node of the demo.
+#[derive(Clone)]
+pub(crate) struct Member {
+    /// Counts from 1; never given twice.
+    pub(crate) number: usize,
+    pub(crate) node: Node,
+}
+
+impl Member {
+    pub(crate) fn name(&self) -> String {
+        name(self.number)
+    }
+
+    /// The name, and enough of the id to recognise it.
+    pub(crate) fn title(&self) -> String {
+        format!("{} ({})", &self.node.id().to_string()[..6], self.name())
+    }
+}
+
+fn name(number: usize) -> String {
+    format!("demo-{number}")
+}
+
+/// All nodes that are alive, by number.
+pub(crate) struct Ring {
+    hub: Hub,
+    seed: u64,
+    members: Vec<Member>,
+    /// The number of the next node.
+    next: usize,
+    dice: SeededDice,
+}
+
+impl Ring {
+    /// Starts a ring and waits until everybody is part of it. Tells how many are.
+    pub(crate) async fn start(count: usize, seed: u64, mut tell: impl FnMut(usize)) -> Result<Ring, Failure> {
+        let dice = SeededDice::derive(seed, u64::MAX);
+        let mut ring = Ring { hub: Hub::new(), seed, members: Vec::new(), next: 1, dice };
+        ring.grow(count, &mut tell).await?;
+        Ok(ring)
+    }
+
+    /// Adds nodes. They join side by side, each through another one, as many as there are nodes to join through.
+    pub(crate) async fn grow(&mut self, count: usize, tell: &mut impl FnMut(usize)) -> Result<Vec<Member>, Failure> {
+        let (end, mut joining, mut new) = (self.next + count, JoinSet::new(), Vec::new());
+        loop {
+            while self.next < end && joining.len() < self.members.len().clamp(1, ABREAST) {
+                let through = self.members.get(self.dice.below(self.members.len()));
+                if through.is_none() && !joining.is_empty() {
+                    break;
+                }
+                joining.spawn_local(join(self.hub.clone(), self.seed, self.next, through.cloned()));
+                self.next += 1;
+            }
+            let Some(joined) = joining.join_next().await else { break };
+            let member = joined.map_err(|error| trouble(&error.to_string()))??;
+            new.push(member.clone());
+            self.members.push(member);
+            tell(self.members.len());
+        }
+        self.members.sort_by_key(|member| member.number);
+        new.sort_by_key(|member| member.number);
+        Ok(new)
+    }
+
+    /// Returns the nodes that are alive, by number.
+    pub(crate) fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// Returns the node that is asked: the first that is alive.
+    pub(crate) fn here(&self) -> &Member {
+        self.members.first().expect("the last node is never ended before the demo is")
+    }
+
+    /// Returns the name of a node, if it is one of ours.
+    pub(crate) fn name_of(&self, id: &str) -> Option<String> {
+        self.by_id(id).map(Member::name)
+    }
+
+    pub(crate) fn by_id(&self, id: &str) -> Option<&Member> {
+        let id: NodeId = id.parse().ok()?;
+        self.members.iter().find(|member| member.node.id() == id)
+    }
+
+    /// Finds a node by its name, its number, or the beginning of its id.
+    pub(crate) fn find(&self, text: &str) -> Result<&Member, Failure> {
+        let gone = |number: usize| {
+            Failure::usage(
+                format!("{} is not there any more", name(number)),
+                "Type 'ring' for those that are, or 'spawn' for a new one.",
+            )
+        };
+        if let Some(number) = number(text).filter(|number| (1..self.next).contains(number)) {
+            return self.members.iter().find(|member| member.number == number).ok_or_else(|| gone(number));
+        }
+        let start = text.to_ascii_lowercase();
+        let fits = |member: &&Member| member.node.id().to_string().starts_with(&start);
+        let found: Vec<&Member> = self.members.iter().filter(fits).collect();
+        match found.as_slice() {
+            [one] => Ok(one),
+            [] => Err(Failure::usage(
+                format!("there is no node {text:?}"),
+                "Use a name like demo-3, its number, or the beginning of an id; 'ring' lists them.",
+            )),
+            many => {
+                let titles: Vec<String> = many.iter().take(8).map(|member| member.title()).collect();
+                let more = if many.len() > 8 { ", ..." } else { "" };
+                Err(Failure::usage(
+                    format!("{} nodes begin with {text}: {}{more}", many.len(), titles.join(", ")),
+                    "Write more digits, or the name.",
+                ))
+            }
+        }
+    }
+
+    /// Takes a node out of the list, unless it is the last. Ending it is the caller's.
+    pub(crate) fn remove(&mut self, number: usize) -> Result<Member, Failure> {
+        let at = self.members.iter().position(|member| member.number == number);
+        match at {
+            Some(at) if self.members.len() > 1 => Ok(self.members.remove(at)),
+            _ => Err(Failure::usage(
+                format!("{} is the last node", name(number)),
+                "Type 'spawn' for another one first, or 'quit' to end the demo.",
+            )),
+        }
+    }
+
+    /// Waits until every node has the right neighbours, nobody counts on a node that is gone, and every key has a node
+    /// that may deliver for it. Returns how long that took.
+    pub(crate) async fn healed(&self) -> Result<Duration, Failure> {
+        let began = Instant::now();
+        while !self.is_whole().await {
+            if began.elapsed() > HEAL {
+                return Err(Failure::failed(
+                    format!("the ring has not healed within {} seconds", HEAL.as_secs()),
+                    "That should not happen. Look at it with 'status', and please tell us.",
+                ));
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        Ok(began.elapsed())
+    }
+
+    async fn is_whole(&self) -> bool {
+        let mut ids: Vec<NodeId> = self.members.iter().map(|member| member.node.id()).collect();
+        ids.sort_unstable();
+        for member in &self.members {
+            let look = member.node.handle().look(|view| {
+                let (node, pastry) = (view.node, view.node.overlay().as_pastry()?);
+                let entitled = node.overlay().entitled(view.now, view.config).is_some();
+                let leaves = pastry.router().leaf_set();
+                let side = |side: Option<kringle_core::contact::Contact>| side.map(|contact| contact.id);
+                let beside = (side(leaves.left().next()), side(leaves.right().next()));
+                let members: Vec<NodeId> = leaves.members().iter().map(|leaf| leaf.id).collect();
+                (node.status() == Status::Ready && entitled).then_some((beside, members))
+            });
+            let Ok(Some((beside, leaves))) = look.await else { return false };
+            let known = leaves.iter().all(|leaf| ids.binary_search(leaf).is_ok());
+            let Ok(at) = ids.binary_search(&member.node.id()) else { return false };
+            let at_step = |step: usize| Some(ids[(at + step) % ids.len()]).filter(|id| *id != member.node.id());
+            if !known || beside != (at_step(ids.len() - 1), at_step(1)) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Ends everybody.
+    pub(crate) async fn end(&mut self) {
+        let mut ending = JoinSet::new();
+        for member in self.members.drain(..) {
+            ending.spawn_local(async move { member.node.handle().kill().await });
+        }
+        ending.join_all().await;
+    }
+}
+
+/// Reads a name or a number of a node: demo-3 or 3. More than four digits are the beginning of an id.
+fn number(text: &str) -> Option<usize> {
+    let digits = text.strip_prefix("demo-").unwrap_or(text);
+    let plain = digits.len() <= 4 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|_| plain && !digits.starts_with('0'))
+}
+
+async fn join(hub: Hub, seed: u64, number: usize, through: Option<Member>) -> Result<Member, Failure> {
+    let mut dice = SeededDice::derive(seed, number as u64);
+    let mut key = [0; 32];
+    key.chunks_mut(8).for_each(|part| part.copy_from_slice(&dice.roll().to_be_bytes()));
+    let name = name(number);
+    let echo = {
+        let name = name.clone();
+        app_fn(move |_, message| {
+            Some(format!("{name}: {}", String::from_utf8_lossy(&message.bytes)).into_bytes())
+        })
+    };
+    let builder = Node::builder(CLUSTER).settings(Settings::demo()).memory(&hub).name(name).key(key);
+    let members = through.map(|member| member.node.address());
+    let builder = builder.app(PURPOSE, echo).join(members).map_err(|error| trouble(&error.to_string()))?;
+    let node = builder.start_here().await.map_err(|error: StartError| trouble(&error.to_string()))?;
+    node.ready().await.map_err(|error| trouble(&error.to_string()))?;
+    Ok(Member { number, node })
+}
+
+fn trouble(why: &str) -> Failure {
+    Failure::failed(format!("a node did not start: {why}"), "Try again with fewer: kringle demo --nodes 16")
+}
