@@ -14,14 +14,18 @@ const WATCH: u32 = 16;
 const NOTES: u32 = 17;
 
 /// Writes down what a node's leaf set does.
-#[derive(Default)]
 struct Watch {
+    name: &'static str,
     log: Mutex<Vec<String>>,
 }
 
 impl Watch {
+    fn new(name: &'static str) -> Arc<Watch> {
+        Arc::new(Watch { name, log: Mutex::default() })
+    }
+
     fn note(&self, line: String) {
-        println!("  {line}");
+        println!("  {}: {line}", self.name);
         self.log.lock().unwrap_or_else(PoisonError::into_inner).push(line);
     }
 }
@@ -47,13 +51,13 @@ async fn main() -> Result<(), Error> {
 
 /// The whole program; the tests run it, too.
 pub(crate) async fn run() -> Result<(), Error> {
-    let watch = Arc::new(Watch::default());
+    let watch = Watch::new("first");
     let first = node(watch.clone(), None).await?;
     let mut events = first.events();
     println!("{} watches", short(first.id()));
 
-    let second = node(Arc::default(), Some(&first)).await?;
-    let third = node(Arc::default(), Some(&first)).await?;
+    let second = node(Watch::new("second"), Some(&first)).await?;
+    let third = node(Watch::new("third"), Some(&first)).await?;
 
     // Directly to one node, to the application for notes; the other one does not see it.
     let reply = second.send(third.id(), "see you").purpose(NOTES).await?;
