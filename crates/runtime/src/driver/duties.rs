@@ -8,7 +8,7 @@ use kringle_core::edge::{Command, Failure, Reply};
 use kringle_core::overlay::Status;
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::{Driver, PeerLinks, Shell};
 use crate::clock::unix_ms;
@@ -21,6 +21,8 @@ use crate::transport::link::Link;
 
 /// How often the rounds are made.
 const ROUND: Duration = Duration::from_secs(5);
+/// A node that has not been part of a ring for so long looks at its seeds again.
+const LOOK_AGAIN: Duration = Duration::from_secs(15);
 /// A connection over which nothing was said for so long is closed.
 const IDLE: Duration = Duration::from_secs(30 * 60);
 /// A peer that has not read a byte for so long is given up.
@@ -28,8 +30,16 @@ const STUCK: Duration = Duration::from_secs(15);
 
 impl Shell {
     pub(super) async fn do_duties(self: Rc<Shell>) {
+        let mut ready_at = Instant::now();
         loop {
             sleep(ROUND).await;
+            if self.driver.borrow().node.status() == Status::Ready {
+                ready_at = Instant::now();
+            } else if ready_at.elapsed() > LOOK_AGAIN {
+                // Those we know may have moved, and a name may lead to others by now.
+                ready_at = Instant::now();
+                spawn_local(self.clone().look_again());
+            }
             self.enter(|driver| {
                 driver.sweep();
                 driver.remember();
@@ -49,7 +59,6 @@ impl Driver {
             if link.stuck.get().is_some_and(|since| self.now.since(since) > STUCK) {
                 link.close(false);
                 self.metrics.dropped.inc();
-                self.input(kringle_core::edge::Input::Lost { peer: link.peer });
             } else if self.now.since(link.used.get()) > IDLE {
                 self.metrics.idle_closed.inc();
                 self.dismiss(&link, &Refused::new(Why::Orderly, "nothing was said for long"));
