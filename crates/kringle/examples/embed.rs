@@ -42,7 +42,8 @@ pub(crate) async fn run() -> Result<(), Error> {
     }
 
     // Whoever leaves says so, and the others take over at once.
-    let (leaving, staying): (Vec<Node>, Vec<Node>) = nodes.into_iter().partition(|node| node.id() == hit.root);
+    let (leaving, staying): (Vec<Node>, Vec<Node>) =
+        nodes.into_iter().partition(|node| node.id() == hit.root);
     for node in &leaving {
         node.leave().await?;
         println!("{} has left", node.id());

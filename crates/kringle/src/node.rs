@@ -10,9 +10,7 @@ use kringle_runtime::handle::{Ending, Events, Handle, Info};
 use crate::builder::Builder;
 use crate::error::JoinError;
 use crate::input::{IntoKey, IntoSeed, seeds};
-use crate::request::{
-    LookupRequest, ReadyRequest, RouteRequest, SendRequest, SurveyRequest, TraceRequest,
-};
+use crate::request::{LookupRequest, ReadyRequest, RouteRequest, SendRequest, SurveyRequest, TraceRequest};
 
 /// A running node: ask it, follow it, end it.
 ///

@@ -208,8 +208,13 @@ mod tests {
 
     #[test]
     fn help_names_every_command() {
-        for name in "status ring lookup trace route spawn kill leave node table peers events help quit".split(' ') {
-            assert!(HELP.contains(&format!("\n  {name} ")) || HELP.starts_with(&format!("  {name} ")), "{name}");
+        for name in
+            "status ring lookup trace route spawn kill leave node table peers events help quit".split(' ')
+        {
+            assert!(
+                HELP.contains(&format!("\n  {name} ")) || HELP.starts_with(&format!("  {name} ")),
+                "{name}"
+            );
         }
     }
 }

@@ -91,7 +91,9 @@ impl Reader {
             Reader::Plain => {
                 let mut line = Vec::new();
                 match io::stdin().lock().read_until(b'\n', &mut line) {
-                    Ok(count) if count > 0 => Said::Line(String::from_utf8_lossy(&line).trim_end().to_owned()),
+                    Ok(count) if count > 0 => {
+                        Said::Line(String::from_utf8_lossy(&line).trim_end().to_owned())
+                    }
                     _ => Said::End,
                 }
             }

@@ -1,11 +1,14 @@
 //! The nodes of the demo: started, found by name, ended.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use kringle::{Hub, Node, NodeId, Settings, StartError, app_fn};
+use kringle::{Hub, Node, NodeId, Settings, app_fn};
 use kringle_core::dice::{Dice, SeededDice};
 use kringle_core::overlay::{Overlay, Status};
+use kringle_runtime::identity::Identity;
 use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
 
 use crate::failure::Failure;
 
@@ -15,8 +18,12 @@ pub(crate) const NODES_MAX: usize = 1000;
 pub(crate) const PURPOSE: u32 = 16;
 /// The name of the demo's cluster.
 const CLUSTER: &str = "demo";
-/// Nodes that join at the same time, at most. More only wait for each other.
-const ABREAST: usize = 32;
+/// A ring of up to so many nodes lives faster; a larger one would be busy with nothing else.
+const SMALL: usize = 128;
+/// How much faster.
+const FASTER: u32 = 5;
+/// How long the next newcomer waits for the one before it.
+const SOON: Duration = Duration::from_millis(20);
 /// How long a ring may take to heal before we say that it has not.
 const HEAL: Duration = Duration::from_secs(30);
 /// How often it is looked whether it has.
@@ -49,7 +56,10 @@ fn name(number: usize) -> String {
 pub(crate) struct Ring {
     hub: Hub,
     seed: u64,
+    settings: Settings,
     members: Vec<Member>,
+    /// From when on a newcomer beside this node does not have to wait.
+    calm: BTreeMap<NodeId, Instant>,
     /// The number of the next node.
     next: usize,
     dice: SeededDice,
@@ -58,25 +68,56 @@ pub(crate) struct Ring {
 impl Ring {
     /// Starts a ring and waits until everybody is part of it. Tells how many are.
     pub(crate) async fn start(count: usize, seed: u64, mut tell: impl FnMut(usize)) -> Result<Ring, Failure> {
-        let dice = SeededDice::derive(seed, u64::MAX);
-        let mut ring = Ring { hub: Hub::new(), seed, members: Vec::new(), next: 1, dice };
+        let mut ring = Ring {
+            hub: Hub::new(),
+            seed,
+            settings: settings(count),
+            members: Vec::new(),
+            calm: BTreeMap::new(),
+            next: 1,
+            dice: SeededDice::derive(seed, u64::MAX),
+        };
         ring.grow(count, &mut tell).await?;
         Ok(ring)
     }
 
-    /// Adds nodes. They join side by side, each through another one, as many as there are nodes to join through.
-    pub(crate) async fn grow(&mut self, count: usize, tell: &mut impl FnMut(usize)) -> Result<Vec<Member>, Failure> {
-        let (end, mut joining, mut new) = (self.next + count, JoinSet::new(), Vec::new());
-        loop {
-            while self.next < end && joining.len() < self.members.len().clamp(1, ABREAST) {
-                let through = self.members.get(self.dice.below(self.members.len()));
-                if through.is_none() && !joining.is_empty() {
-                    break;
+    /// Adds nodes and waits until they are part of the ring.
+    ///
+    /// A join takes a millisecond, unless a node beside the newcomer has itself just joined: then the newcomer gets its
+    /// lease only when what was leased before that has run out. So newcomers go one after the other, those first
+    /// whose neighbours have been there for a lease.
+    pub(crate) async fn grow(
+        &mut self,
+        count: usize,
+        tell: &mut impl FnMut(usize),
+    ) -> Result<Vec<Member>, Failure> {
+        let newcomers = (self.next..self.next + count).map(|number| Newcomer::new(self.seed, number));
+        let mut waiting: BTreeMap<NodeId, Newcomer> =
+            newcomers.map(|newcomer| (newcomer.id, newcomer)).collect();
+        self.next += count;
+        let (mut joining, mut new) = (JoinSet::new(), Vec::new());
+        while !waiting.is_empty() || !joining.is_empty() {
+            let now = Instant::now();
+            let pause = match self.whose_turn(&waiting, now).and_then(|id| waiting.remove(&id)) {
+                Some(newcomer) => {
+                    self.calm.insert(newcomer.id, now + self.settings.lease * 21 / 20);
+                    let through = self.members.get(self.dice.below(self.members.len())).cloned();
+                    joining.spawn_local(newcomer.join(self.hub.clone(), self.settings.clone(), through));
+                    SOON
                 }
-                joining.spawn_local(join(self.hub.clone(), self.seed, self.next, through.cloned()));
-                self.next += 1;
-            }
-            let Some(joined) = joining.join_next().await else { break };
+                None => {
+                    let calm = self.calm.values().filter(|calm| **calm > now).min();
+                    calm.map_or(SOON, |calm| *calm - now)
+                }
+            };
+            let joined = match joining.is_empty() {
+                true => {
+                    sleep(pause).await;
+                    None
+                }
+                false => timeout(pause, joining.join_next()).await.ok().flatten(),
+            };
+            let Some(joined) = joined else { continue };
             let member = joined.map_err(|error| trouble(&error.to_string()))??;
             new.push(member.clone());
             self.members.push(member);
@@ -85,6 +126,23 @@ impl Ring {
         self.members.sort_by_key(|member| member.number);
         new.sort_by_key(|member| member.number);
         Ok(new)
+    }
+
+    /// Chooses who joins next: of those between two nodes that have been there for long enough, the middle one, so that
+    /// as many as possible can follow on both sides of it.
+    fn whose_turn(&self, waiting: &BTreeMap<NodeId, Newcomer>, now: Instant) -> Option<NodeId> {
+        let gap = |id: &NodeId| {
+            let left = self.calm.range(..*id).next_back().or(self.calm.iter().next_back());
+            let right = self.calm.range(*id..).next().or(self.calm.iter().next());
+            (left, right)
+        };
+        let is_calm = |end: Option<(&NodeId, &Instant)>| end.is_none_or(|(_, calm)| *calm <= now);
+        let start = self.calm.keys().next().copied().unwrap_or_default();
+        // Once around from a node that is there, so that no gap is cut in two.
+        let ids: Vec<NodeId> =
+            waiting.range(start..).chain(waiting.range(..start)).map(|(id, _)| *id).collect();
+        let mut gaps = ids.chunk_by(|a, b| gap(a) == gap(b));
+        gaps.find(|ids| is_calm(gap(&ids[0]).0) && is_calm(gap(&ids[0]).1)).map(|ids| ids[ids.len() / 2])
     }
 
     /// Returns the nodes that are alive, by number.
@@ -142,7 +200,11 @@ impl Ring {
     pub(crate) fn remove(&mut self, number: usize) -> Result<Member, Failure> {
         let at = self.members.iter().position(|member| member.number == number);
         match at {
-            Some(at) if self.members.len() > 1 => Ok(self.members.remove(at)),
+            Some(at) if self.members.len() > 1 => {
+                let member = self.members.remove(at);
+                self.calm.remove(&member.node.id());
+                Ok(member)
+            }
             _ => Err(Failure::usage(
                 format!("{} is the last node", name(number)),
                 "Type 'spawn' for another one first, or 'quit' to end the demo.",
@@ -161,7 +223,7 @@ impl Ring {
                     "That should not happen. Look at it with 'status', and please tell us.",
                 ));
             }
-            tokio::time::sleep(LOOK).await;
+            sleep(LOOK).await;
         }
         Ok(began.elapsed())
     }
@@ -182,7 +244,8 @@ impl Ring {
             let Ok(Some((beside, leaves))) = look.await else { return false };
             let known = leaves.iter().all(|leaf| ids.binary_search(leaf).is_ok());
             let Ok(at) = ids.binary_search(&member.node.id()) else { return false };
-            let at_step = |step: usize| Some(ids[(at + step) % ids.len()]).filter(|id| *id != member.node.id());
+            let at_step =
+                |step: usize| Some(ids[(at + step) % ids.len()]).filter(|id| *id != member.node.id());
             if !known || beside != (at_step(ids.len() - 1), at_step(1)) {
                 return false;
             }
@@ -207,23 +270,64 @@ fn number(text: &str) -> Option<usize> {
     digits.parse().ok().filter(|_| plain && !digits.starts_with('0'))
 }
 
-async fn join(hub: Hub, seed: u64, number: usize, through: Option<Member>) -> Result<Member, Failure> {
-    let mut dice = SeededDice::derive(seed, number as u64);
-    let mut key = [0; 32];
-    key.chunks_mut(8).for_each(|part| part.copy_from_slice(&dice.roll().to_be_bytes()));
-    let name = name(number);
-    let echo = {
-        let name = name.clone();
-        app_fn(move |_, message| {
-            Some(format!("{name}: {}", String::from_utf8_lossy(&message.bytes)).into_bytes())
-        })
-    };
-    let builder = Node::builder(CLUSTER).settings(Settings::demo()).memory(&hub).name(name).key(key);
-    let members = through.map(|member| member.node.address());
-    let builder = builder.app(PURPOSE, echo).join(members).map_err(|error| trouble(&error.to_string()))?;
-    let node = builder.start_here().await.map_err(|error: StartError| trouble(&error.to_string()))?;
-    node.ready().await.map_err(|error| trouble(&error.to_string()))?;
-    Ok(Member { number, node })
+/// Returns the settings of a ring of so many nodes. A small one lives faster: all spans that have to do with each other
+/// are shorter by the same factor, since a ring inside one process has no network to wait for, and doubles only once per
+/// lease.
+fn settings(count: usize) -> Settings {
+    let mut settings = Settings::demo();
+    if count <= SMALL {
+        for span in [
+            &mut settings.lease,
+            &mut settings.hop_timeout_min,
+            &mut settings.hop_timeout_max,
+            &mut settings.probe_timeout_min,
+            &mut settings.probe_timeout_max,
+            &mut settings.heartbeat,
+            &mut settings.join_timeout,
+            &mut settings.join_backoff_min,
+            &mut settings.help_timeout,
+            &mut settings.leave_grace,
+        ] {
+            *span /= FASTER;
+        }
+        // How long to wait for somebody whose round trip is not known: here it is short for everybody.
+        settings.probe_timeout_max = settings.probe_timeout_min * 2;
+    }
+    settings
+}
+
+/// A node that is going to join.
+struct Newcomer {
+    number: usize,
+    key: [u8; 32],
+    id: NodeId,
+}
+
+impl Newcomer {
+    fn new(seed: u64, number: usize) -> Newcomer {
+        let mut dice = SeededDice::derive(seed, number as u64);
+        let mut key = [0; 32];
+        key.chunks_mut(8).for_each(|part| part.copy_from_slice(&dice.roll().to_be_bytes()));
+        Newcomer { number, key, id: Identity::from_seed(key).id() }
+    }
+
+    /// Starts the node and waits until it is part of the ring.
+    async fn join(self, hub: Hub, settings: Settings, through: Option<Member>) -> Result<Member, Failure> {
+        let name = name(self.number);
+        let echo = {
+            let name = name.clone();
+            app_fn(move |_, message| {
+                Some(format!("{name}: {}", String::from_utf8_lossy(&message.bytes)).into_bytes())
+            })
+        };
+        let builder = Node::builder(CLUSTER).settings(settings);
+        let builder = builder.memory(&hub).name(name).key(self.key).app(PURPOSE, echo);
+        let members = through.map(|member| member.node.address());
+        let builder = builder.join(members).map_err(|error| trouble(&error.to_string()))?;
+        let node = builder.start_here().await.map_err(|error| trouble(&error.to_string()))?;
+        node.ready().await.map_err(|error| trouble(&error.to_string()))?;
+        Ok(Member { number: self.number, node })
+    }
 }
 
 fn trouble(why: &str) -> Failure {

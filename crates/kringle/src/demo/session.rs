@@ -135,25 +135,25 @@ impl Session {
     }
 
     async fn kill(&mut self, text: &str) -> Result<String, Failure> {
-        let member = self.take(text)?;
+        let member = self.take(text).await?;
         member.node.handle().kill().await;
         let healed = self.ring.healed().await?;
         Ok(format!("{} crashed.  ring repaired in {}\n", member.title(), show::span(healed)))
     }
 
     async fn leave(&mut self, text: &str) -> Result<String, Failure> {
-        let member = self.take(text)?;
+        let member = self.take(text).await?;
         member.node.leave().await.map_err(|error| unanswered(&error))?;
         let healed = self.ring.healed().await?;
         Ok(format!("{} said goodbye.  ring closed in {}\n", member.title(), show::span(healed)))
     }
 
     /// Takes a node out of the list; if it was the one behind the port, another one answers from now on.
-    fn take(&mut self, text: &str) -> Result<Member, Failure> {
+    async fn take(&mut self, text: &str) -> Result<Member, Failure> {
         let number = self.ring.find(text)?.number;
         let member = self.ring.remove(number)?;
         if let Some(port) = &self.port {
-            port.answer_with(self.ring.here().node.handle());
+            port.answer_with(self.ring.here().node.handle()).await;
         }
         Ok(member)
     }
@@ -177,14 +177,18 @@ impl Session {
 
 fn key_id(key: &str) -> Result<Key, Failure> {
     match key.is_empty() {
-        true => Err(Failure::usage("a key has at least one byte", "Write some text, for instance: trace hello")),
+        true => {
+            Err(Failure::usage("a key has at least one byte", "Write some text, for instance: trace hello"))
+        }
         false => Ok(key.into_key()),
     }
 }
 
 fn unanswered(error: &RequestError) -> Failure {
     let remedy = match error {
-        RequestError::Timeout | RequestError::NoRoute => "The ring may be healing; look with 'status' and try again.",
+        RequestError::Timeout | RequestError::NoRoute => {
+            "The ring may be healing; look with 'status' and try again."
+        }
         RequestError::TooLarge { .. } => "Send less.",
         _ => "Look with 'status' and try again.",
     };

@@ -26,7 +26,7 @@ pub(crate) fn banner(nodes: usize, seed: u64, took: Duration, port: Option<&Port
         settings.leaf_set,
         span(took)
     );
-    if let Some(Port { address, moved }) = port {
+    if let Some(Port { address, moved, .. }) = port {
         let why = if *moved { "   (the usual port is taken)" } else { "" };
         let _ = writeln!(out, "  http        curl http://{address}/v1/status{why}");
     }
@@ -88,7 +88,15 @@ pub(crate) fn ring(survey: &Survey) -> String {
             None => ("-".into(), "-".into()),
         };
         let name = node.name.clone().unwrap_or_default();
-        rows.push(vec![node.id.clone(), name, state(node).into(), share(node.share), from, to, mark(node, survey)]);
+        rows.push(vec![
+            node.id.clone(),
+            name,
+            state(node).into(),
+            share(node.share),
+            from,
+            to,
+            mark(node, survey),
+        ]);
     }
     let mut out = columns(&rows);
     for id in &survey.silent {

@@ -60,7 +60,8 @@ fn nodes_are_found_by_name_number_and_prefix() {
         for text in ["demo-3", "3", &id, &id[..12], &id[..12].to_uppercase()] {
             assert_eq!(ring.find(text).map(|member| member.number).unwrap(), 3, "{text}");
         }
-        let find = |text: &str| ring.find(text).map(|member| member.number).map_err(|failure| failure.to_string());
+        let find =
+            |text: &str| ring.find(text).map(|member| member.number).map_err(|failure| failure.to_string());
         assert!(find("demo-21").unwrap_err().starts_with("kringle: there is no node \"demo-21\"\n"));
         assert!(find("xyz").unwrap_err().contains("there is no node"));
         // Twenty ids and sixteen first digits: somebody has to share one. Digits alone would be a number.
@@ -76,7 +77,10 @@ fn nodes_are_found_by_name_number_and_prefix() {
 fn a_crash_is_noticed_repaired_and_written_down() {
     local(async {
         let mut session = session(12).await;
-        assert_eq!(answer(&mut session, "events").await.unwrap(), "nothing has happened since the last time\n");
+        assert_eq!(
+            answer(&mut session, "events").await.unwrap(),
+            "nothing has happened since the last time\n"
+        );
         let said = answer(&mut session, "kill 3").await.unwrap();
         assert!(said.contains(" (demo-3) crashed.  ring repaired in "), "{said}");
         let events = answer(&mut session, "events").await.unwrap();
@@ -87,7 +91,10 @@ fn a_crash_is_noticed_repaired_and_written_down() {
         let said = answer(&mut session, "leave demo-4").await.unwrap();
         assert!(said.contains(" (demo-4) said goodbye.  ring closed in "), "{said}");
         let said = answer(&mut session, "spawn 2").await.unwrap();
-        assert!(said.starts_with("demo-13 to demo-14 joined in ") && said.ends_with("12 nodes now\n"), "{said}");
+        assert!(
+            said.starts_with("demo-13 to demo-14 joined in ") && said.ends_with("12 nodes now\n"),
+            "{said}"
+        );
         session.end().await;
     });
 }

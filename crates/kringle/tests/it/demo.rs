@@ -20,7 +20,11 @@ fn it_greets_answers_and_ends() {
     assert_eq!(run.code, Some(0), "{}", run.stderr);
     assert!(run.stderr.contains("demo   8 nodes, Pastry b=4 L=8        up in "), "{}", run.stderr);
     assert!(run.stderr.contains("seed 42 - the same ring every time. Nothing is written to disk."));
-    assert!(run.stdout.starts_with("cluster  demo   pastry b=4 L=8   8 nodes up, 0 suspect, 0 down\n"), "{}", run.stdout);
+    assert!(
+        run.stdout.starts_with("cluster  demo   pastry b=4 L=8   8 nodes up, 0 suspect, 0 down\n"),
+        "{}",
+        run.stdout
+    );
     assert!(run.stdout.contains("\nring     whole "), "{}", run.stdout);
     assert_eq!(run.stdout.lines().filter(|line| line.contains(" demo-")).count(), 8);
 }
@@ -50,7 +54,8 @@ fn the_trace_ends_at_the_nearest_node() {
     let replicas: Vec<String> = nearer[..3].iter().map(|id| id.to_string()[..6].to_owned()).collect();
     assert!(rest.contains(&format!("\nreplicas  {}\n", replicas.join("  "))), "{rest}");
     // Whoever is the root says so itself.
-    let name = ring.lines().find(|line| line.starts_with(&nearest)).unwrap().split_whitespace().nth(1).unwrap();
+    let name =
+        ring.lines().find(|line| line.starts_with(&nearest)).unwrap().split_whitespace().nth(1).unwrap();
     assert!(rest.contains(&format!("root  {} ({name})   ", &nearest[..6])), "{rest}");
     assert!(rest.contains(&format!("answer     {name}: good morning\n")), "{rest}");
 }

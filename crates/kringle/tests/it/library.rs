@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use kringle::{
-    Error, Hub, Id, IdRange, JoinError, MessageError, NextHop, Node, PeerError, RequestError, Settings, StartError,
-    app_fn, key_of,
+    Error, Hub, Id, IdRange, JoinError, MessageError, NextHop, Node, PeerError, RequestError, Settings,
+    StartError, app_fn, key_of,
 };
 
 /// Runs a program and gives up on it after a minute.
@@ -17,7 +17,8 @@ async fn ring(count: usize) -> Vec<Node> {
     let hub = Hub::new();
     let mut nodes: Vec<Node> = Vec::new();
     for at in 0..count {
-        let builder = Node::builder("blue").settings(Settings::demo()).memory(&hub).name(format!("node {at}"));
+        let builder =
+            Node::builder("blue").settings(Settings::demo()).memory(&hub).name(format!("node {at}"));
         let builder = builder.app(16, app_fn(|_, message| Some(message.bytes)));
         let node = builder.join(nodes.first().map(Node::address)).unwrap().start().await.unwrap();
         node.ready().within(Duration::from_secs(20)).await.unwrap();
@@ -74,7 +75,10 @@ fn messages_come_back_and_bad_ones_are_refused() {
         for node in &nodes {
             let reply = nodes[0].send(node.id(), "hello").await.unwrap();
             assert_eq!((reply.root, reply.answer), (node.id(), Some(b"hello".to_vec())), "also to oneself");
-            assert_eq!(node.route("key", b"hi").purpose(16).await.unwrap().answer.as_deref(), Some(&b"hi"[..]));
+            assert_eq!(
+                node.route("key", b"hi").purpose(16).await.unwrap().answer.as_deref(),
+                Some(&b"hi"[..])
+            );
         }
         let reserved = nodes[0].route("key", "x").purpose(3).await;
         assert_eq!(reserved, Err(MessageError::ReservedPurpose { purpose: 3 }));
@@ -111,7 +115,8 @@ fn mistakes_are_told_apart() {
 #[test]
 fn waiting_for_a_ring_that_is_not_there_ends() {
     run(async {
-        let lost = Node::builder("blue").memory(&Hub::new()).join(["10.9.9.9:7400"]).unwrap().start().await.unwrap();
+        let lost =
+            Node::builder("blue").memory(&Hub::new()).join(["10.9.9.9:7400"]).unwrap().start().await.unwrap();
         assert_eq!(lost.ready().within(Duration::from_millis(50)).await, Err(RequestError::Timeout));
         assert_eq!(lost.lookup("x").await, Err(RequestError::NotJoined));
         assert_eq!(lost.next_hop("x").await.unwrap(), NextHop::NotJoined);
