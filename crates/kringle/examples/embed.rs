@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use kringle::{Error, Node, Settings};
+use kringle::{Error, Node, Settings, key_of};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
@@ -32,7 +32,7 @@ pub(crate) async fn run() -> Result<(), Error> {
     println!("\"greeting\" belongs to {}, {} hops from the second node", hit.root, hit.hops);
     for node in &nodes {
         assert_eq!(node.lookup("greeting").await?.root, hit.root);
-        assert_eq!(node.is_responsible("greeting").await?, node.id() == hit.root);
+        assert_eq!(node.range().await?.contains(key_of("greeting")), node.id() == hit.root);
     }
 
     // The way there, with the reason for every step.

@@ -329,7 +329,7 @@ impl Handle {
 
     /// Follows what happens at this node from now on.
     pub fn events(&self) -> Events {
-        Events { from: self.shared.events.subscribe(), last: 0 }
+        Events { from: self.shared.events.subscribe(), last: 0, ended: self.shared.ended.clone() }
     }
 
     /// Returns all counters in the text format of Prometheus and OpenMetrics.
@@ -383,12 +383,23 @@ const SURVEY_WAIT: Duration = Duration::from_secs(2);
 pub struct Events {
     from: broadcast::Receiver<Arc<Event>>,
     last: u64,
+    ended: watch::Receiver<Option<Ending>>,
 }
 
 impl Events {
     /// Waits for the next event; `None` when the node has ended. A reader that is too slow is told how many it missed.
     pub async fn next(&mut self) -> Option<Arc<Event>> {
-        match self.from.recv().await {
+        let received = tokio::select! {
+            biased;
+            received = self.from.recv() => received,
+            // The handles keep the channel open; and the last events may have come just now.
+            _ = self.ended.wait_for(Option::is_some) => match self.from.try_recv() {
+                Ok(event) => Ok(event),
+                Err(broadcast::error::TryRecvError::Lagged(count)) => Err(broadcast::error::RecvError::Lagged(count)),
+                Err(_) => Err(broadcast::error::RecvError::Closed),
+            },
+        };
+        match received {
             Ok(event) => {
                 self.last = event.serial;
                 Some(event)

@@ -14,6 +14,7 @@ mod session;
 mod show;
 
 use std::io::{self, IsTerminal, Write};
+use std::pin::{Pin, pin};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -104,7 +105,7 @@ async fn demo(args: &DemoArgs) -> Result<Ending, Failure> {
 async fn converse(session: &mut Session) -> Result<Ending, Failure> {
     let mut prompt = Prompt::open()?;
     loop {
-        let line = match prompt.next().await {
+        let line = match wait(pin!(prompt.next()), session).await? {
             Said::Line(line) => line,
             Said::End => return Ok(Ending::Good),
             Said::Interrupt => return Err(interrupted()),
@@ -121,6 +122,19 @@ async fn converse(session: &mut Session) -> Result<Ending, Failure> {
         if written.is_err() {
             // Nobody reads any more.
             return Ok(Ending::Good);
+        }
+    }
+}
+
+/// Waits for the next line; nodes may end meanwhile.
+async fn wait(
+    mut next: Pin<&mut impl Future<Output = Said>>,
+    session: &mut Session,
+) -> Result<Said, Failure> {
+    loop {
+        tokio::select! {
+            said = &mut next => return Ok(said),
+            lost = session.lose_one() => lost?,
         }
     }
 }

@@ -196,15 +196,20 @@ impl Ring {
         }
     }
 
-    /// Takes a node out of the list, unless it is the last. Ending it is the caller's.
-    pub(crate) fn remove(&mut self, number: usize) -> Result<Member, Failure> {
+    /// Takes a node out of the list, if so many remain: one, or two if it is not going to say goodbye. Ending it is the
+    /// caller's.
+    pub(crate) fn remove(&mut self, number: usize, remaining: usize) -> Result<Member, Failure> {
         let at = self.members.iter().position(|member| member.number == number);
         match at {
-            Some(at) if self.members.len() > 1 => {
+            Some(at) if self.members.len() > remaining => {
                 let member = self.members.remove(at);
                 self.calm.remove(&member.node.id());
                 Ok(member)
             }
+            Some(_) if self.members.len() > 1 => Err(Failure::usage(
+                "of two nodes the other one could not tell a crash from being cut off, and would stop answering",
+                "Type 'spawn' for another one first, or let it say goodbye: leave NODE",
+            )),
             _ => Err(Failure::usage(
                 format!("{} is the last node", name(number)),
                 "Type 'spawn' for another one first, or 'quit' to end the demo.",

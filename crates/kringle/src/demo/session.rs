@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use kringle::{IntoKey, Key, MessageError, Node, RequestError};
+use tokio::sync::mpsc;
+use tokio::task::spawn_local;
 
 use super::command::{Command, HELP};
 use super::journal::Journal;
@@ -13,6 +15,8 @@ use crate::failure::Failure;
 
 /// How long a question may take. Longer than it takes to get over a crash.
 const WAIT: Duration = Duration::from_secs(10);
+/// How long new nodes may take to join.
+const GROW: Duration = Duration::from_secs(60);
 /// Copies a key will have; for now, the nodes that would hold them.
 const REPLICAS: usize = 3;
 
@@ -29,14 +33,45 @@ pub(crate) struct Session {
     ring: Ring,
     port: Option<Port>,
     journal: Journal,
+    /// Numbers of nodes that have ended, in whichever way.
+    ended: (mpsc::UnboundedSender<usize>, mpsc::UnboundedReceiver<usize>),
 }
 
 impl Session {
     /// Takes over a ring that is ready.
     pub(crate) fn new(ring: Ring, port: Option<Port>) -> Session {
-        let journal = Journal::default();
-        ring.members().iter().for_each(|member| journal.follow(member));
-        Session { ring, port, journal }
+        let session = Session { ring, port, journal: Journal::default(), ended: mpsc::unbounded_channel() };
+        session.ring.members().iter().for_each(|member| session.follow(member));
+        session
+    }
+
+    fn follow(&self, member: &Member) {
+        self.journal.follow(member);
+        let (node, number, tell) = (member.node.clone(), member.number, self.ended.0.clone());
+        spawn_local(async move {
+            node.ended().await;
+            // Nobody listens when the demo ends.
+            let _ = tell.send(number);
+        });
+    }
+
+    /// Waits until a node has ended that nobody ended here: whoever reaches the port can end the one behind it. Another
+    /// one takes its place.
+    pub(crate) async fn lose_one(&mut self) -> Result<(), Failure> {
+        let Some(number) = self.ended.1.recv().await else { return std::future::pending().await };
+        if self.ring.members().iter().any(|member| member.number == number) {
+            self.ring.remove(number, 1).map_err(|_| {
+                Failure::failed("the last node was ended from outside", "Start again: kringle demo")
+            })?;
+            self.move_port().await;
+        }
+        Ok(())
+    }
+
+    async fn move_port(&self) {
+        if let Some(port) = &self.port {
+            port.answer_with(self.ring.here().node.handle()).await;
+        }
     }
 
     /// Ends every node.
@@ -80,7 +115,7 @@ impl Session {
         text.map_or(Ok(self.ring.here()), |text| self.ring.find(&text))
     }
 
-    fn here(&self) -> &Node {
+    pub(super) fn here(&self) -> &Node {
         &self.ring.here().node
     }
 
@@ -129,32 +164,36 @@ impl Session {
             ));
         }
         let began = std::time::Instant::now();
-        let new = self.ring.grow(count, &mut |_| {}).await?;
-        new.iter().for_each(|member| self.journal.follow(member));
+        let mut silent = |_| {};
+        let new = tokio::time::timeout(GROW, self.ring.grow(count, &mut silent)).await.map_err(|_| {
+            Failure::failed(
+                format!("not everybody has joined within {} seconds", GROW.as_secs()),
+                "Look with 'status': the ring may be healing.",
+            )
+        })??;
+        new.iter().for_each(|member| self.follow(member));
         Ok(show::spawned(&new, began.elapsed(), self.ring.members().len()))
     }
 
     async fn kill(&mut self, text: &str) -> Result<String, Failure> {
-        let member = self.take(text).await?;
+        let member = self.take(text, 2).await?;
         member.node.handle().kill().await;
         let healed = self.ring.healed().await?;
         Ok(format!("{} crashed.  ring repaired in {}\n", member.title(), show::span(healed)))
     }
 
     async fn leave(&mut self, text: &str) -> Result<String, Failure> {
-        let member = self.take(text).await?;
+        let member = self.take(text, 1).await?;
         member.node.leave().await.map_err(|error| unanswered(&error))?;
         let healed = self.ring.healed().await?;
         Ok(format!("{} said goodbye.  ring closed in {}\n", member.title(), show::span(healed)))
     }
 
-    /// Takes a node out of the list; if it was the one behind the port, another one answers from now on.
-    async fn take(&mut self, text: &str) -> Result<Member, Failure> {
+    /// Takes a node out of the list, if so many remain; if it was the one behind the port, another one answers from now on.
+    async fn take(&mut self, text: &str, remaining: usize) -> Result<Member, Failure> {
         let number = self.ring.find(text)?.number;
-        let member = self.ring.remove(number)?;
-        if let Some(port) = &self.port {
-            port.answer_with(self.ring.here().node.handle()).await;
-        }
+        let member = self.ring.remove(number, remaining)?;
+        self.move_port().await;
         Ok(member)
     }
 

@@ -42,6 +42,8 @@ pub(crate) fn banner(nodes: usize, seed: u64, took: Duration, port: Option<&Port
 pub(crate) fn status(me: &Summary, survey: &Survey) -> String {
     let nodes = &survey.nodes;
     let suspects: BTreeSet<&String> = nodes.iter().flat_map(|node| &node.suspects).collect();
+    // Whoever has left may be in doubt at those who did not hear its goodbye; it is not part of the ring any more.
+    let suspects = nodes.iter().filter(|node| suspects.contains(&node.id)).count();
     let up = nodes.iter().filter(|node| state(node) == "up").count();
     let health = match (survey.whole, survey.silent.len()) {
         (true, _) => "whole  (all ring neighbours agree)".into(),
@@ -55,7 +57,7 @@ pub(crate) fn status(me: &Summary, survey: &Survey) -> String {
         me.base,
         me.leaf_set,
         count(up, "node"),
-        suspects.len(),
+        suspects,
         survey.silent.len()
     );
     let mut rows = vec![cells(["ID", "NAME", "STATE", "OWNS", "KNOWS", "UPTIME", ""])];

@@ -100,14 +100,30 @@ fn a_crash_is_noticed_repaired_and_written_down() {
 }
 
 #[test]
-fn the_node_that_is_asked_may_crash_but_not_the_last_one() {
+fn the_node_that_is_asked_may_crash_but_not_the_last_ones() {
     local(async {
-        let mut session = session(2).await;
+        let mut session = session(3).await;
         let said = answer(&mut session, "kill demo-1").await.unwrap();
         assert!(said.contains("(demo-1) crashed."), "{said}");
+        assert!(answer(&mut session, "kill 2").await.unwrap_err().contains("could not tell a crash"));
+        let said = answer(&mut session, "leave 2").await.unwrap();
+        assert!(said.contains("(demo-2) said goodbye."), "{said}");
         let found = answer(&mut session, "lookup hello").await.unwrap();
-        assert!(found.contains("(demo-2)   0 hops"), "{found}");
-        assert!(answer(&mut session, "kill 2").await.unwrap_err().contains("demo-2 is the last node"));
+        assert!(found.contains("(demo-3)   0 hops"), "{found}");
+        assert!(answer(&mut session, "leave 3").await.unwrap_err().contains("demo-3 is the last node"));
+        session.end().await;
+    });
+}
+
+#[test]
+fn a_node_ended_from_outside_is_missed() {
+    local(async {
+        let mut session = session(3).await;
+        session.here().leave().await.unwrap();
+        session.lose_one().await.unwrap();
+        assert!(answer(&mut session, "node 1").await.unwrap_err().contains("demo-1 is not there any more"));
+        let status = answer(&mut session, "status").await.unwrap();
+        assert!(status.contains("   2 nodes up, "), "{status}");
         session.end().await;
     });
 }

@@ -1,9 +1,12 @@
 //! The example programs, run to their end.
 
+#[expect(dead_code, reason = "its main is for those who run it")]
 #[path = "../../examples/embed.rs"]
 mod embed;
+#[expect(dead_code, reason = "its main is for those who run it")]
 #[path = "../../examples/presence.rs"]
 mod presence;
+#[expect(dead_code, reason = "its main is for those who run it")]
 #[path = "../../examples/request_reply.rs"]
 mod request_reply;
 
