@@ -12,12 +12,18 @@
 //! # runtime.block_on(async {
 //! // A node without anybody to join starts a ring of its own. This one is on loopback and forgets when it ends.
 //! let first = kringle::Node::builder("blue")
+//! #   .settings(kringle::Settings::demo())
 //!     .app(16, kringle::app_fn(|_key, message| Some([b"pong to ", message.bytes.as_slice()].concat())))
 //!     .start()
 //!     .await?;
 //!
 //! // Others join through any member. `host-a:7400` works as well as an address.
-//! let second = kringle::Node::builder("blue").join([first.address()])?.app(16, kringle::app_fn(|_, _| None)).start().await?;
+//! let second = kringle::Node::builder("blue")
+//! #   .settings(kringle::Settings::demo())
+//!     .join([first.address()])?
+//!     .app(16, kringle::app_fn(|_key, _message| None))
+//!     .start()
+//!     .await?;
 //! second.ready().await?;
 //!
 //! // Keys are hashed; an [`Id`] is used as it is.

@@ -9,7 +9,7 @@ use kringle::{
 
 /// Runs a program and gives up on it after a minute.
 pub(crate) fn run<T>(program: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), program).await.expect("in time") })
 }
 
@@ -20,8 +20,9 @@ async fn ring(count: usize) -> Vec<Node> {
         let builder =
             Node::builder("blue").settings(Settings::demo()).memory(&hub).name(format!("node {at}"));
         let builder = builder.app(16, app_fn(|_, message| Some(message.bytes)));
-        let node = builder.join(nodes.first().map(Node::address)).unwrap().start().await.unwrap();
-        node.ready().within(Duration::from_secs(20)).await.unwrap();
+        let builder = builder.join(nodes.first().map(Node::address)).expect("an address is a seed");
+        let node = builder.start().await.expect("a node starts");
+        node.ready().within(Duration::from_secs(20)).await.expect("it joins in time");
         nodes.push(node);
     }
     nodes
