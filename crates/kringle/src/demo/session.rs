@@ -12,6 +12,8 @@ use super::port::Port;
 use super::ring::{Member, NODES_MAX, PURPOSE, Ring};
 use super::show;
 use crate::failure::Failure;
+use crate::show::node;
+use crate::show::way::{self, Way};
 
 /// How long a question may take. Longer than it takes to get over a crash.
 const WAIT: Duration = Duration::from_secs(10);
@@ -95,11 +97,11 @@ impl Session {
             Command::Leave(text) => self.leave(&text).await?,
             Command::Node(text) => {
                 let summary = self.ring.find(&text)?.node.summary().await;
-                show::details(&summary.map_err(|error| unanswered(&error))?)
+                node::details(&summary.map_err(|error| unanswered(&error))?)
             }
             Command::Table(text) => {
                 let tables = self.member(text)?.node.tables().await;
-                show::tables(&tables.map_err(|error| unanswered(&error))?)
+                node::tables(&tables.map_err(|error| unanswered(&error))?, false).unwrap_or_default()
             }
             Command::Peers(text) => {
                 let peers = self.member(text)?.node.peers().await;
@@ -141,7 +143,16 @@ impl Session {
         // The root knows best who is beside it.
         let root = self.ring.by_id(&found.root).map_or(self.here(), |member| &member.node);
         let replicas = root.replicas(id, REPLICAS).await.unwrap_or_default();
-        Ok(show::trace(key, &found, &replicas, &self.ring))
+        let replicas: Vec<String> = replicas.iter().map(ToString::to_string).collect();
+        let me = self.here().summary().await.map_err(|error| unanswered(&error))?;
+        Ok(way::trace(&Way {
+            text: Some(key),
+            found: &found,
+            replicas: &replicas,
+            origin: Some(&me),
+            nodes: Some(self.ring.members().len()),
+            long: false,
+        }))
     }
 
     async fn route(&self, key: &str, text: String) -> Result<String, Failure> {

@@ -90,9 +90,7 @@ impl Driver {
         if known.is_empty() {
             return;
         }
-        if !std::mem::replace(&mut self.had_peers, true) {
-            self.save_membership();
-        }
+        self.has_peers();
         let Some(home) = &self.home else { return };
         let mut hasher = blake3::Hasher::new();
         for peer in &known {
@@ -108,6 +106,14 @@ impl Driver {
             && let Err(error) = home.set_peers(&known)
         {
             tracing::warn!(%error, "cannot remember peers");
+        }
+    }
+
+    /// From now on this identity has been part of a ring. On disk before anything is promised to anybody: the next life
+    /// has to know that there may be promises.
+    pub(super) fn has_peers(&mut self) {
+        if !std::mem::replace(&mut self.had_peers, true) {
+            self.save_membership();
         }
     }
 

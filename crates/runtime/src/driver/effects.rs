@@ -161,6 +161,7 @@ impl Driver {
             }
             CoreEvent::PeerUp(peer) => {
                 self.joined.push(peer.id);
+                self.has_peers();
                 Some(What::PeerUp { peer: peer.id.to_string() })
             }
             CoreEvent::PeerDown(peer) => {

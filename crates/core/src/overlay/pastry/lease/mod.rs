@@ -57,6 +57,8 @@ pub(super) struct Leases {
     unknown: [Option<(NodeId, Time)>; 2],
     /// Found dead, but still bound by a grant.
     dead: Vec<NodeId>,
+    /// How often in a row each neighbour has refused; asked again soon at first, then less and less often.
+    refusals: [u8; 2],
     /// Since when we are part of the ring. Whoever came later cannot know what the nodes around it granted before.
     since: Option<Time>,
     /// After a restart: what an earlier life granted is not known. Ends when both neighbours have told.
@@ -82,6 +84,8 @@ struct Held {
     nonce: Nonce,
     until: Time,
     renew: Time,
+    /// The version of our leaf set the grantor has last agreed to, and we to its.
+    agreed: Option<u32>,
     /// Who displaced the grantor. The lease is good as long as the neighbour on this side is no farther away.
     nearer: Option<NodeId>,
 }
@@ -93,6 +97,8 @@ struct Asked {
     nonce: Option<Nonce>,
     sent: Time,
     deadline: Time,
+    /// The version of our leaf set it was asked with.
+    version: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -102,6 +108,8 @@ struct Grant {
     side: Flank,
     nonce: Nonce,
     until: Time,
+    /// The version of our leaf set when we last agreed to the holder's.
+    agreed: u32,
     /// The nearest node the holder has told us it knows.
     nearer: Option<NodeId>,
 }
@@ -115,6 +123,11 @@ struct Quiet {
 /// How long to wait for an answer, and after a refusal: several tries must fit into what is left when a lease is renewed.
 fn patience(config: &Config) -> Duration {
     config.probe_timeout_max.min(config.lease / 6)
+}
+
+/// How long to sleep on the nth refusal in a row. Most have a reason that is over in a moment: somebody is just coming in.
+fn pause(refusals: u8, config: &Config) -> Duration {
+    patience(config) / (1 << 5u8.saturating_sub(refusals).min(4))
 }
 
 pub(super) const FLANKS: [Flank; 2] = [Flank::Left, Flank::Right];
@@ -330,6 +343,13 @@ impl Leases {
             self.inherited.remove(0);
         }
         self.inherited.push((id, cx.now.after(cx.config.lease_granted())));
+    }
+
+    /// Says whether the leaves of a holder were fine when we last saw them, and ours have not changed since.
+    fn has_agreed(&self, to: NodeId, side: Flank, version: u32, now: Time) -> bool {
+        self.granted
+            .iter()
+            .any(|grant| (grant.to, grant.side, grant.agreed) == (to, side, version) && grant.until > now)
     }
 
     /// Until when a node may rely on something we must respect.
