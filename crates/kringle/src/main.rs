@@ -8,6 +8,7 @@ mod ask;
 mod canned;
 mod catalogue;
 mod client;
+mod demo;
 mod duration;
 mod example;
 mod failure;
@@ -62,6 +63,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Start a whole ring in this process, and play with it
+    Demo(demo::DemoArgs),
     /// Run a node
     #[command(after_help = help::START)]
     Start(start::StartArgs),
@@ -122,6 +125,7 @@ fn answer(cli: Cli, json: Option<Json>) -> Result<ExitCode, Failure> {
     let asked = &cli.asked;
     let done = |text: String| (text, Ending::Good);
     let answer: Answer = match cli.command {
+        Command::Demo(args) => demo::run(&args, cli.json).map(|ending| (String::new(), ending)),
         Command::Start(args) => return start::start(&args).map(ExitCode::from),
         Command::Join(args) => ask::admin::join(asked, &args, json).map(done),
         Command::Leave(args) => ask::admin::leave(asked, &args, json).map(done),

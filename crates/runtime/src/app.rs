@@ -1,5 +1,7 @@
 //! What a program embedding a node can hook into.
 
+use std::sync::Arc;
+
 use kringle_core::id::{Key, NodeId};
 
 /// The first purpose that belongs to applications; smaller ones are Kringle's own.
@@ -80,5 +82,36 @@ pub trait App: Send + Sync + 'static {
     /// Something went wrong that no caller is waiting to hear of.
     fn error(&self, error: AppError) {
         let _ = error;
+    }
+}
+
+/// An application the program keeps a hold of.
+impl<A: App + ?Sized> App for Arc<A> {
+    fn deliver(&self, key: Key, message: Message) -> Option<Vec<u8>> {
+        A::deliver(self, key, message)
+    }
+
+    fn forward(&self, key: Key, message: &mut Message, next: &mut NodeId) -> bool {
+        A::forward(self, key, message, next)
+    }
+
+    fn leaf_set_changed(&self, joined: &[NodeId], left: &[NodeId]) {
+        A::leaf_set_changed(self, joined, left);
+    }
+
+    fn node_joined(&self, node: NodeId) {
+        A::node_joined(self, node);
+    }
+
+    fn node_left(&self, node: NodeId) {
+        A::node_left(self, node);
+    }
+
+    fn heartbeat(&self, node: NodeId) {
+        A::heartbeat(self, node);
+    }
+
+    fn error(&self, error: AppError) {
+        A::error(self, error);
     }
 }

@@ -94,6 +94,7 @@ pub(crate) enum Call {
     Token(Chore),
     Leave { reply: oneshot::Sender<Result<Reply, Failure>> },
     Stop,
+    Kill,
 }
 
 /// What can be done with join tokens.
@@ -129,6 +130,13 @@ impl Handle {
     pub async fn stop(&self) -> Ending {
         // If nobody listens any more, it has ended already.
         let _ = self.shared.calls.send(Call::Stop).await;
+        self.ended().await
+    }
+
+    /// Ends the node as a crash would: at once and without a word, for demonstrations and tests of what the others do
+    /// about it. Returns when it has ended.
+    pub async fn kill(&self) -> Ending {
+        let _ = self.shared.calls.send(Call::Kill).await;
         self.ended().await
     }
 
@@ -326,7 +334,7 @@ impl Handle {
 
     /// Follows what happens at this node from now on.
     pub fn events(&self) -> Events {
-        Events { from: self.shared.events.subscribe(), last: 0 }
+        Events { from: self.shared.events.subscribe(), last: 0, ended: self.shared.ended.clone() }
     }
 
     /// Returns all counters in the text format of Prometheus and OpenMetrics.
@@ -380,12 +388,23 @@ const SURVEY_WAIT: Duration = Duration::from_secs(2);
 pub struct Events {
     from: broadcast::Receiver<Arc<Event>>,
     last: u64,
+    ended: watch::Receiver<Option<Ending>>,
 }
 
 impl Events {
     /// Waits for the next event; `None` when the node has ended. A reader that is too slow is told how many it missed.
     pub async fn next(&mut self) -> Option<Arc<Event>> {
-        match self.from.recv().await {
+        let received = tokio::select! {
+            biased;
+            received = self.from.recv() => received,
+            // The handles keep the channel open; and the last events may have come just now.
+            _ = self.ended.wait_for(Option::is_some) => match self.from.try_recv() {
+                Ok(event) => Ok(event),
+                Err(broadcast::error::TryRecvError::Lagged(count)) => Err(broadcast::error::RecvError::Lagged(count)),
+                Err(_) => Err(broadcast::error::RecvError::Closed),
+            },
+        };
+        match received {
             Ok(event) => {
                 self.last = event.serial;
                 Some(event)

@@ -102,6 +102,7 @@ fn find(asked: &Asked, args: &KeyArgs, json: Option<Json>, trace: bool) -> Resul
         found: &found,
         replicas: &replicas,
         origin: origin.as_ref(),
+        nodes: None,
         long: args.long,
     };
     Ok(if trace { way::trace(&way) } else { way::lookup(&way) })

@@ -15,6 +15,8 @@ pub(crate) struct Way<'a> {
     pub(crate) replicas: &'a [String],
     /// The node that was asked, if it told about itself.
     pub(crate) origin: Option<&'a Summary>,
+    /// How many nodes the ring has, if that is known.
+    pub(crate) nodes: Option<usize>,
     /// Write ids in full.
     pub(crate) long: bool,
 }
@@ -96,7 +98,7 @@ pub(crate) fn trace(way: &Way<'_>) -> String {
         "\ndelivered in {}, {}{}    worst case {} rows{}\n{}",
         count(found.hops.into(), "hop"),
         took(found.micros),
-        expected(way.origin),
+        expected(way),
         base.digits(),
         finality(found),
         way.replicas(width)
@@ -104,11 +106,12 @@ pub(crate) fn trace(way: &Way<'_>) -> String {
     out
 }
 
-/// Says what the paper expects, if this node knows how many there are: then its leaf set holds the whole ring.
-fn expected(origin: Option<&Summary>) -> String {
-    let known = origin.filter(|origin| origin.leaves < usize::from(origin.leaf_set));
-    let Some(origin) = known else { return String::new() };
-    let (nodes, columns) = (origin.leaves + 1, 1_u32 << origin.base.min(8));
+/// Says what the paper expects, if it is known how many nodes there are. A leaf set that is not full holds them all.
+fn expected(way: &Way<'_>) -> String {
+    let base = way.origin.map_or(Base::HEX.bits(), |origin| origin.base);
+    let known = way.origin.filter(|origin| origin.leaves < usize::from(origin.leaf_set));
+    let Some(nodes) = way.nodes.or(known.map(|origin| origin.leaves + 1)) else { return String::new() };
+    let columns = 1_u32 << base.min(8);
     let hops = (nodes as f64).ln() / f64::from(columns).ln();
     format!("    log{columns}({nodes}) = {hops:.1}")
 }
@@ -162,6 +165,7 @@ mod tests {
             found: &found,
             replicas: &replicas,
             origin: Some(&origin),
+            nodes: None,
             long: false,
         };
         let text = "\
@@ -185,7 +189,7 @@ replicas  aaf0d2  aa1f55  b07c44
         found.is_final = false;
         found.path.truncate(1);
         found.hops = 0;
-        let way = Way { text: None, found: &found, replicas: &[], origin: None, long: false };
+        let way = Way { text: None, found: &found, replicas: &[], origin: None, nodes: None, long: false };
         let text = trace(&way);
         assert!(text.starts_with("key  id aaf4c61ddcc5e8a2dabede0f3b482cd9   from 1d77e0\n"), "{text}");
         assert!(text.contains("-         root\n"), "{text}");
@@ -196,7 +200,14 @@ replicas  aaf0d2  aa1f55  b07c44
     #[test]
     fn a_lookup_is_three_lines() {
         let (found, replicas) = (found(), [id("aaf0d2"), id("aa1f55")]);
-        let way = Way { text: Some("hello"), found: &found, replicas: &replicas, origin: None, long: false };
+        let way = Way {
+            text: Some("hello"),
+            found: &found,
+            replicas: &replicas,
+            origin: None,
+            nodes: None,
+            long: false,
+        };
         let text = "\
 key       \"hello\"  id aaf4c61ddcc5e8a2dabede0f3b482cd9
 root      aaf0d2   3 hops, 0.56 ms

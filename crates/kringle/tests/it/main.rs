@@ -2,6 +2,9 @@
 
 mod brute_force;
 mod cli;
+mod demo;
+mod examples;
+mod library;
 mod node;
 mod route;
 mod sim;

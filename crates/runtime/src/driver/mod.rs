@@ -120,6 +120,8 @@ pub(crate) struct Driver {
     ready: watch::Sender<bool>,
     ended: watch::Sender<Option<Ending>>,
     ending: Option<Ending>,
+    /// Whether it ends without a word.
+    crash: bool,
     home: Option<Home>,
     had_peers: bool,
     remembered: u64,
@@ -204,6 +206,7 @@ impl Shell {
                 ready: parts.ready,
                 ended: parts.ended,
                 ending: None,
+                crash: false,
                 home: parts.home,
                 had_peers: parts.had_peers,
                 remembered: 0,
@@ -270,17 +273,25 @@ impl Shell {
         loop {
             self.ending.notified().await;
             if let Some(ending) = self.enter(|driver| driver.ending.clone()) {
-                self.enter(Driver::say_goodbyes);
-                // Time for the last words to leave; nobody waits longer for a peer that does not read.
-                for _ in 0..20 {
-                    if self.enter(|driver| driver.links.is_empty()) {
-                        break;
-                    }
-                    tokio::time::sleep(Duration::from_millis(5)).await;
+                if !self.driver.borrow().crash {
+                    self.say_last_words().await;
                 }
                 self.enter(|driver| driver.end(ending.clone()));
                 return ending;
             }
+        }
+    }
+}
+
+impl Shell {
+    async fn say_last_words(&self) {
+        self.enter(Driver::say_goodbyes);
+        // Time for them to leave; nobody waits longer for a peer that does not read.
+        for _ in 0..20 {
+            if self.enter(|driver| driver.links.is_empty() || driver.crash) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
 }
@@ -425,6 +436,10 @@ impl Driver {
             Call::Token(chore) => self.token(chore),
             Call::Leave { reply } => self.leave(reply),
             Call::Stop => self.finish(Ending::Stopped),
+            Call::Kill => {
+                self.finish(Ending::Stopped);
+                self.crash = true;
+            }
         }
     }
 

@@ -1,0 +1,340 @@
+//! The nodes of the demo: started, found by name, ended.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use kringle::{Hub, Node, NodeId, Settings, app_fn};
+use kringle_core::dice::{Dice, SeededDice};
+use kringle_core::overlay::{Overlay, Status};
+use kringle_runtime::identity::Identity;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::failure::Failure;
+
+/// The most nodes a demo has.
+pub(crate) const NODES_MAX: usize = 1000;
+/// What every node of the demo runs: it answers with its name and what it was told.
+pub(crate) const PURPOSE: u32 = 16;
+/// The name of the demo's cluster.
+const CLUSTER: &str = "demo";
+/// A ring of up to so many nodes lives faster; a larger one would be busy with nothing else.
+const SMALL: usize = 128;
+/// How much faster.
+const FASTER: u32 = 5;
+/// How long the next newcomer waits for the one before it.
+const SOON: Duration = Duration::from_millis(20);
+/// How long a ring may take to heal before we say that it has not.
+const HEAL: Duration = Duration::from_secs(30);
+/// How often it is looked whether it has.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// A node of the demo.
+#[derive(Clone)]
+pub(crate) struct Member {
+    /// Counts from 1; never given twice.
+    pub(crate) number: usize,
+    pub(crate) node: Node,
+}
+
+impl Member {
+    pub(crate) fn name(&self) -> String {
+        name(self.number)
+    }
+
+    /// The name, and enough of the id to recognise it.
+    pub(crate) fn title(&self) -> String {
+        format!("{} ({})", &self.node.id().to_string()[..6], self.name())
+    }
+}
+
+fn name(number: usize) -> String {
+    format!("demo-{number}")
+}
+
+/// All nodes that are alive, by number.
+pub(crate) struct Ring {
+    hub: Hub,
+    seed: u64,
+    settings: Settings,
+    members: Vec<Member>,
+    /// From when on a newcomer beside this node does not have to wait.
+    calm: BTreeMap<NodeId, Instant>,
+    /// The number of the next node.
+    next: usize,
+    dice: SeededDice,
+}
+
+impl Ring {
+    /// Starts a ring and waits until everybody is part of it. Tells how many are.
+    pub(crate) async fn start(count: usize, seed: u64, mut tell: impl FnMut(usize)) -> Result<Ring, Failure> {
+        let mut ring = Ring {
+            hub: Hub::new(),
+            seed,
+            settings: settings(count),
+            members: Vec::new(),
+            calm: BTreeMap::new(),
+            next: 1,
+            dice: SeededDice::derive(seed, u64::MAX),
+        };
+        ring.grow(count, &mut tell).await?;
+        Ok(ring)
+    }
+
+    /// Adds nodes and waits until they are part of the ring.
+    ///
+    /// A join takes a millisecond, unless a node beside the newcomer has itself just joined: then the newcomer gets its
+    /// lease only when what was leased before that has run out. So newcomers go one after the other, those first
+    /// whose neighbours have been there for a lease.
+    pub(crate) async fn grow(
+        &mut self,
+        count: usize,
+        tell: &mut impl FnMut(usize),
+    ) -> Result<Vec<Member>, Failure> {
+        let newcomers = (self.next..self.next + count).map(|number| Newcomer::new(self.seed, number));
+        let mut waiting: BTreeMap<NodeId, Newcomer> =
+            newcomers.map(|newcomer| (newcomer.id, newcomer)).collect();
+        self.next += count;
+        let (mut joining, mut new) = (JoinSet::new(), Vec::new());
+        while !waiting.is_empty() || !joining.is_empty() {
+            let now = Instant::now();
+            let pause = match self.whose_turn(&waiting, now).and_then(|id| waiting.remove(&id)) {
+                Some(newcomer) => {
+                    self.calm.insert(newcomer.id, now + self.settings.lease * 21 / 20);
+                    let through = self.members.get(self.dice.below(self.members.len())).cloned();
+                    joining.spawn_local(newcomer.join(self.hub.clone(), self.settings.clone(), through));
+                    SOON
+                }
+                None => {
+                    let calm = self.calm.values().filter(|calm| **calm > now).min();
+                    calm.map_or(SOON, |calm| *calm - now)
+                }
+            };
+            let joined = match joining.is_empty() {
+                true => {
+                    sleep(pause).await;
+                    None
+                }
+                false => timeout(pause, joining.join_next()).await.ok().flatten(),
+            };
+            let Some(joined) = joined else { continue };
+            let member = joined.map_err(|error| trouble(&error.to_string()))??;
+            new.push(member.clone());
+            self.members.push(member);
+            tell(self.members.len());
+        }
+        self.members.sort_by_key(|member| member.number);
+        new.sort_by_key(|member| member.number);
+        Ok(new)
+    }
+
+    /// Chooses who joins next: of those between two nodes that have been there for long enough, the middle one, so that
+    /// as many as possible can follow on both sides of it.
+    fn whose_turn(&self, waiting: &BTreeMap<NodeId, Newcomer>, now: Instant) -> Option<NodeId> {
+        let gap = |id: &NodeId| {
+            let left = self.calm.range(..*id).next_back().or(self.calm.iter().next_back());
+            let right = self.calm.range(*id..).next().or(self.calm.iter().next());
+            (left, right)
+        };
+        let is_calm = |end: Option<(&NodeId, &Instant)>| end.is_none_or(|(_, calm)| *calm <= now);
+        let start = self.calm.keys().next().copied().unwrap_or_default();
+        // Once around from a node that is there, so that no gap is cut in two.
+        let ids: Vec<NodeId> =
+            waiting.range(start..).chain(waiting.range(..start)).map(|(id, _)| *id).collect();
+        let mut gaps = ids.chunk_by(|a, b| gap(a) == gap(b));
+        gaps.find(|ids| is_calm(gap(&ids[0]).0) && is_calm(gap(&ids[0]).1)).map(|ids| ids[ids.len() / 2])
+    }
+
+    /// Returns the nodes that are alive, by number.
+    pub(crate) fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// Returns the node that is asked: the first that is alive.
+    pub(crate) fn here(&self) -> &Member {
+        self.members.first().expect("the last node is never ended before the demo is")
+    }
+
+    /// Returns the name of a node, if it is one of ours.
+    pub(crate) fn name_of(&self, id: &str) -> Option<String> {
+        self.by_id(id).map(Member::name)
+    }
+
+    pub(crate) fn by_id(&self, id: &str) -> Option<&Member> {
+        let id: NodeId = id.parse().ok()?;
+        self.members.iter().find(|member| member.node.id() == id)
+    }
+
+    /// Finds a node by its name, its number, or the beginning of its id.
+    pub(crate) fn find(&self, text: &str) -> Result<&Member, Failure> {
+        let gone = |number: usize| {
+            Failure::usage(
+                format!("{} is not there any more", name(number)),
+                "Type 'ring' for those that are, or 'spawn' for a new one.",
+            )
+        };
+        if let Some(number) = number(text).filter(|number| (1..self.next).contains(number)) {
+            return self.members.iter().find(|member| member.number == number).ok_or_else(|| gone(number));
+        }
+        let start = text.to_ascii_lowercase();
+        let fits = |member: &&Member| member.node.id().to_string().starts_with(&start);
+        let found: Vec<&Member> = self.members.iter().filter(fits).collect();
+        match found.as_slice() {
+            [one] => Ok(one),
+            [] => Err(Failure::usage(
+                format!("there is no node {text:?}"),
+                "Use a name like demo-3, its number, or the beginning of an id; 'ring' lists them.",
+            )),
+            many => {
+                let titles: Vec<String> = many.iter().take(8).map(|member| member.title()).collect();
+                let more = if many.len() > 8 { ", ..." } else { "" };
+                Err(Failure::usage(
+                    format!("{} nodes begin with {text}: {}{more}", many.len(), titles.join(", ")),
+                    "Write more digits, or the name.",
+                ))
+            }
+        }
+    }
+
+    /// Takes a node out of the list, if so many remain: one, or two if it is not going to say goodbye. Ending it is the
+    /// caller's.
+    pub(crate) fn remove(&mut self, number: usize, remaining: usize) -> Result<Member, Failure> {
+        let at = self.members.iter().position(|member| member.number == number);
+        match at {
+            Some(at) if self.members.len() > remaining => {
+                let member = self.members.remove(at);
+                self.calm.remove(&member.node.id());
+                Ok(member)
+            }
+            Some(_) if self.members.len() > 1 => Err(Failure::usage(
+                "of two nodes the other one could not tell a crash from being cut off, and would stop answering",
+                "Type 'spawn' for another one first, or let it say goodbye: leave NODE",
+            )),
+            _ => Err(Failure::usage(
+                format!("{} is the last node", name(number)),
+                "Type 'spawn' for another one first, or 'quit' to end the demo.",
+            )),
+        }
+    }
+
+    /// Waits until every node has the right neighbours, nobody counts on a node that is gone, and every key has a node
+    /// that may deliver for it. Returns how long that took.
+    pub(crate) async fn healed(&self) -> Result<Duration, Failure> {
+        let began = Instant::now();
+        while !self.is_whole().await {
+            if began.elapsed() > HEAL {
+                return Err(Failure::failed(
+                    format!("the ring has not healed within {} seconds", HEAL.as_secs()),
+                    "That should not happen. Look at it with 'status', and please tell us.",
+                ));
+            }
+            sleep(LOOK).await;
+        }
+        Ok(began.elapsed())
+    }
+
+    async fn is_whole(&self) -> bool {
+        let mut ids: Vec<NodeId> = self.members.iter().map(|member| member.node.id()).collect();
+        ids.sort_unstable();
+        for member in &self.members {
+            let look = member.node.handle().look(|view| {
+                let (node, pastry) = (view.node, view.node.overlay().as_pastry()?);
+                let entitled = node.overlay().entitled(view.now, view.config).is_some();
+                let leaves = pastry.router().leaf_set();
+                let side = |side: Option<kringle_core::contact::Contact>| side.map(|contact| contact.id);
+                let beside = (side(leaves.left().next()), side(leaves.right().next()));
+                let members: Vec<NodeId> = leaves.members().iter().map(|leaf| leaf.id).collect();
+                (node.status() == Status::Ready && entitled).then_some((beside, members))
+            });
+            let Ok(Some((beside, leaves))) = look.await else { return false };
+            let known = leaves.iter().all(|leaf| ids.binary_search(leaf).is_ok());
+            let Ok(at) = ids.binary_search(&member.node.id()) else { return false };
+            let at_step =
+                |step: usize| Some(ids[(at + step) % ids.len()]).filter(|id| *id != member.node.id());
+            if !known || beside != (at_step(ids.len() - 1), at_step(1)) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Ends everybody.
+    pub(crate) async fn end(&mut self) {
+        let mut ending = JoinSet::new();
+        for member in self.members.drain(..) {
+            ending.spawn_local(async move { member.node.handle().kill().await });
+        }
+        ending.join_all().await;
+    }
+}
+
+/// Reads a name or a number of a node: demo-3 or 3. More than four digits are the beginning of an id.
+fn number(text: &str) -> Option<usize> {
+    let digits = text.strip_prefix("demo-").unwrap_or(text);
+    let plain = digits.len() <= 4 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|_| plain && !digits.starts_with('0'))
+}
+
+/// Returns the settings of a ring of so many nodes. A small one lives faster: all spans that have to do with each other
+/// are shorter by the same factor, since a ring inside one process has no network to wait for, and doubles only once per
+/// lease.
+fn settings(count: usize) -> Settings {
+    let mut settings = Settings::demo();
+    if count <= SMALL {
+        for span in [
+            &mut settings.lease,
+            &mut settings.hop_timeout_min,
+            &mut settings.hop_timeout_max,
+            &mut settings.probe_timeout_min,
+            &mut settings.probe_timeout_max,
+            &mut settings.heartbeat,
+            &mut settings.join_timeout,
+            &mut settings.join_backoff_min,
+            &mut settings.help_timeout,
+            &mut settings.leave_grace,
+        ] {
+            *span /= FASTER;
+        }
+        // How long to wait for somebody whose round trip is not known: here it is short for everybody.
+        settings.probe_timeout_max = settings.probe_timeout_min * 2;
+    }
+    settings
+}
+
+/// A node that is going to join.
+struct Newcomer {
+    number: usize,
+    key: [u8; 32],
+    id: NodeId,
+}
+
+impl Newcomer {
+    fn new(seed: u64, number: usize) -> Newcomer {
+        let mut dice = SeededDice::derive(seed, number as u64);
+        let mut key = [0; 32];
+        key.chunks_mut(8).for_each(|part| part.copy_from_slice(&dice.roll().to_be_bytes()));
+        Newcomer { number, key, id: Identity::from_seed(key).id() }
+    }
+
+    /// Starts the node and waits until it is part of the ring.
+    async fn join(self, hub: Hub, settings: Settings, through: Option<Member>) -> Result<Member, Failure> {
+        let name = name(self.number);
+        let echo = {
+            let name = name.clone();
+            app_fn(move |_, message| {
+                Some(format!("{name}: {}", String::from_utf8_lossy(&message.bytes)).into_bytes())
+            })
+        };
+        let builder = Node::builder(CLUSTER).settings(settings);
+        let builder = builder.memory(&hub).name(name).key(self.key).app(PURPOSE, echo);
+        let members = through.map(|member| member.node.address());
+        let builder = builder.join(members).map_err(|error| trouble(&error.to_string()))?;
+        let node = builder.start_here().await.map_err(|error| trouble(&error.to_string()))?;
+        node.ready().await.map_err(|error| trouble(&error.to_string()))?;
+        Ok(Member { number: self.number, node })
+    }
+}
+
+fn trouble(why: &str) -> Failure {
+    Failure::failed(format!("a node did not start: {why}"), "Try again with fewer: kringle demo --nodes 16")
+}
