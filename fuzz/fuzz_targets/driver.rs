@@ -495,7 +495,7 @@ impl Driver {
             Body::Routed(Routed { serial, hops, payload, .. }) if choices.below(3) == 0 => {
                 let outcome = match payload {
                     Payload::Trace(path) => Outcome::Found(path.to_vec()),
-                    Payload::App(_) => Outcome::Delivered(None),
+                    Payload::App(_) | Payload::Direct(_) => Outcome::Delivered(None),
                     _ => self.outcome(choices),
                 };
                 let to = self.node.me();
@@ -605,7 +605,8 @@ impl Driver {
         let payload = match choices.below(8) {
             0 => Payload::Lookup,
             1 => Payload::Trace(Box::new(self.path(choices))),
-            2 | 3 => Payload::App(Box::new(app(choices))),
+            2 => Payload::App(Box::new(app(choices))),
+            3 => Payload::Direct(Box::new(app(choices))),
             4 => Payload::Receipt(Box::new(self.receipt(choices))),
             _ => Payload::Join(Box::new(self.join(hop, choices))),
         };

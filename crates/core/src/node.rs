@@ -196,6 +196,11 @@ impl Node {
 
     fn unsent(&mut self, to: Contact, body: Body, cx: &mut Ctx<'_>) {
         match body {
+            Body::Routed(Routed { payload: Payload::Join(join), origin, .. })
+                if origin.id == self.overlay.me().id =>
+            {
+                self.overlay.on_join_unsent(to, join.nonce, cx);
+            }
             Body::Routed(routed) => {
                 let ended = self.courier.unsent(to, routed.hop, &mut self.overlay, cx);
                 self.end_all(ended, cx);

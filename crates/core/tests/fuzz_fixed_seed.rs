@@ -117,7 +117,7 @@ fn list_lengths(body: &Body) -> (Vec<usize>, Vec<usize>) {
             Payload::Trace(path) => (vec![], vec![path.len()]),
             Payload::Join(join) => (vec![join.contacts.len()], vec![join.path.len()]),
             Payload::Receipt(receipt) => of_outcome(&receipt.outcome),
-            Payload::Lookup | Payload::App(_) => (vec![], vec![]),
+            Payload::Lookup | Payload::App(_) | Payload::Direct(_) => (vec![], vec![]),
         },
         Body::Receipt(receipt) => of_outcome(&receipt.outcome),
         Body::Pastry(message) => match message {

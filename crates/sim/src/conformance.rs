@@ -53,6 +53,9 @@ pub const BEHAVIOURS: &[(&str, Behaviour)] = &[
     ("receipts find their way without a connection", receipts_find_their_way),
     ("joiners that crowd one node are all helped", crowded_helper_serves_everybody),
     ("background work keeps within its budget", background_work_keeps_its_budget),
+    ("messages for one node reach it, or their sender is told that it is not there", direct_messages),
+    ("a ring that died as a whole comes back by itself", full_outage_heals),
+    ("rings that are introduced grow together", introduced_rings_merge),
     ("bad messages change nothing", bad_messages_change_nothing),
     ("replayed messages change nothing", replayed_messages_change_nothing),
 ];
@@ -283,6 +286,73 @@ fn no_message_is_lost_to_one_dead_hop(subject: &Subject, seed: u64) -> Tally {
         delivered_once(&mut world, &[(request, key)]);
     }
     settle(&mut world);
+    world.tally.clone()
+}
+
+fn direct_messages(subject: &Subject, seed: u64) -> Tally {
+    let mut world = grown(subject, seed, 60);
+    let mut dice = SeededDice::new(seed);
+    let deadline = Duration::from_secs(30);
+    let app = || App { purpose: 16, bytes: b"abc".to_vec() };
+    for _ in 0..50 {
+        let (from, to) = (random_running(&world, &mut dice), random_running(&world, &mut dice));
+        let to = world.contact(to).id;
+        let request = world.command(from, Command::Send { to, app: app(), deadline });
+        let sent = world.finish(request);
+        let Ok(Reply::Delivered { root, answer, .. }) = sent else { panic!("{to}: {sent:?}") };
+        assert_eq!((root.id, answer), (to, Some(b"cba".to_vec())));
+        // Beside a node is nobody.
+        let request = world.command(from, Command::Send { to: to.plus(1), app: app(), deadline });
+        assert_eq!(world.finish(request), Err(Failure::NotThere));
+    }
+    world.tally.clone()
+}
+
+fn full_outage_heals(subject: &Subject, seed: u64) -> Tally {
+    let mut world = grown(subject, seed, 12);
+    let all: Vec<u32> = world.running().map(|(index, _)| index).collect();
+    all.iter().for_each(|node| world.crash(*node));
+    world.run_for(Duration::from_secs(60));
+    let mut dice = SeededDice::new(seed);
+    let mut requests = Vec::new();
+    for node in &all {
+        world.restart(*node);
+        // Everybody remembers a few others, some of which may not come back for a while.
+        let mut known: Vec<u32> = all.iter().copied().filter(|other| other != node).collect();
+        while known.len() > 4 {
+            known.swap_remove(dice.below(known.len()));
+        }
+        let seeds = known.iter().map(|other| world.contact(*other)).collect();
+        requests.push(world.command(*node, Command::Rejoin { seeds }));
+        world.run_for(Duration::from_millis(dice.below(3000) as u64));
+    }
+    for request in requests {
+        assert_eq!(world.finish(request), Ok(Reply::Joined));
+    }
+    settle(&mut world);
+    lookups_are_right(&mut world, &mut dice, 50);
+    world.tally.clone()
+}
+
+fn introduced_rings_merge(subject: &Subject, seed: u64) -> Tally {
+    let mut world = grown(subject, seed, 10);
+    let second = world.spawn_random();
+    let request = world.create(second);
+    assert_eq!(world.finish(request), Ok(Reply::Joined));
+    let joins: Vec<RequestId> = (0..5)
+        .map(|_| {
+            let node = world.spawn_random();
+            world.join(node, &[second])
+        })
+        .collect();
+    for join in joins {
+        assert_eq!(world.finish(join), Ok(Reply::Joined));
+    }
+    let peers = vec![world.contact(0)];
+    let request = world.command(second, Command::Meet { peers });
+    assert_eq!(world.finish(request), Ok(Reply::Joined));
+    settle(&mut world);
+    lookups_are_right(&mut world, &mut SeededDice::new(seed), 50);
     world.tally.clone()
 }
 

@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::contact::{Contact, Proximity};
 use crate::edge::{Ctx, Event, Output, Refusal, Reply, RequestId, Timer};
 use crate::id::{Key, NodeId};
-use crate::message::{Body, HopAck, Routed, Stage};
+use crate::message::{Body, HopAck, Nonce, Routed, Stage};
 use crate::range::IdRange;
 use crate::time::Time;
 
@@ -120,6 +120,8 @@ impl Overlay for Echo {
     fn on_timer(&mut self, _: Timer, _: &mut Ctx<'_>) {}
 
     fn on_silent(&mut self, _: Contact, _: &mut Ctx<'_>) {}
+
+    fn on_join_unsent(&mut self, _: Contact, _: Nonce, _: &mut Ctx<'_>) {}
 
     fn on_opened(&mut self, _: NodeId, _: &mut Ctx<'_>) {}
 

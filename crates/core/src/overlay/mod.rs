@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::contact::{Contact, Proximity};
 use crate::edge::{Ctx, RequestId, Timer};
 use crate::id::{Key, NodeId};
-use crate::message::{Body, HopAck, Routed, Rule, Stage};
+use crate::message::{Body, HopAck, Nonce, Routed, Rule, Stage};
 use crate::range::IdRange;
 use crate::time::Time;
 
@@ -112,6 +112,9 @@ pub trait Overlay {
 
     /// A peer did not acknowledge a message in time, or could not be dialled.
     fn on_silent(&mut self, peer: Contact, cx: &mut Ctx<'_>);
+
+    /// A join of this node could not even be handed to the network.
+    fn on_join_unsent(&mut self, to: Contact, nonce: Nonce, cx: &mut Ctx<'_>);
 
     /// A connection to a peer has been opened.
     fn on_opened(&mut self, peer: NodeId, cx: &mut Ctx<'_>);
@@ -304,6 +307,10 @@ impl Overlay for AnyOverlay {
 
     fn on_silent(&mut self, peer: Contact, cx: &mut Ctx<'_>) {
         each!(self, o => o.on_silent(peer, cx));
+    }
+
+    fn on_join_unsent(&mut self, to: Contact, nonce: Nonce, cx: &mut Ctx<'_>) {
+        each!(self, o => o.on_join_unsent(to, nonce, cx));
     }
 
     fn on_opened(&mut self, peer: NodeId, cx: &mut Ctx<'_>) {

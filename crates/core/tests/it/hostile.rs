@@ -52,6 +52,7 @@ fn samples(named: &[Contact]) -> Vec<Body> {
         routed(Payload::Lookup),
         routed(Payload::Trace(Box::new(vec![hop]))),
         routed(Payload::App(Box::new(app(b"bytes")))),
+        routed(Payload::Direct(Box::new(app(b"bytes")))),
         routed(Payload::Join(Box::new(join))),
         routed(Payload::Receipt(Box::new(receipt(from)))),
         Body::HopAck(HopAck { hop: 1, taken: true, better: Some(target) }),
@@ -80,7 +81,8 @@ enum Expected {
 fn expected(kind: BodyKind) -> Expected {
     use Expected::{Answered, Ignored, Refused, Taken};
     match kind {
-        BodyKind::Lookup | BodyKind::Trace | BodyKind::Ping => Answered,
+        // A message for one node, which this one is not: its sender is told.
+        BodyKind::Lookup | BodyKind::Trace | BodyKind::Ping | BodyKind::Direct => Answered,
         BodyKind::App | BodyKind::Join | BodyKind::LeafProbe | BodyKind::Announce => Taken,
         // The contacts pushed along are looked at.
         BodyKind::StateRequest => Taken,

@@ -1,4 +1,7 @@
 //! A few nodes on loopback and in memory: the wiring, not the protocol.
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+mod apps;
+mod membership;
 mod rings;
 mod support;

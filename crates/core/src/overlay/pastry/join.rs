@@ -124,10 +124,9 @@ impl Pastry {
         self.next_nonce = cx.dice.roll() as Nonce;
         self.prober.seed(cx);
         self.start_leases(cx);
-        // Whoever comes back can be found by others who do. Without leases there is no isolation: nodes that lose
-        // everybody are rings of their own, and merge.
-        let status = if back && self.leases.is_some() { Status::Isolated } else { Status::Joining };
-        self.had_peers |= status == Status::Isolated;
+        // Whoever comes back can be found by others who do: if all of them are gone, the ring is who is left.
+        let status = if back { Status::Isolated } else { Status::Joining };
+        self.had_peers |= back;
         self.begin(Some(request), status, cx);
     }
 
@@ -215,7 +214,8 @@ impl Pastry {
         };
         joining.next_seed = joining.next_seed.wrapping_add(1);
         joining.tried = joining.tried.saturating_add(1);
-        if !cx.config.find_nearby {
+        // Who is near does not matter as long as it is not clear who is there at all.
+        if !cx.config.find_nearby || self.status == Status::Isolated {
             return self.ask_to_join(seed, cx);
         }
         let what = What::LeafSet;
@@ -327,6 +327,18 @@ impl Pastry {
         let nonce = joining.nonce;
         cx.send(via, Body::Routed(own_join(me, nonce, serial, hop)));
         cx.set_timer(Timer::Join, cx.config.join_timeout);
+    }
+
+    /// The seed can not be reached: the next one, without waiting for an answer.
+    pub(super) fn join_unsent(&mut self, to: Contact, nonce: Nonce, cx: &mut Ctx<'_>) {
+        let waiting = self.joining.as_ref().is_some_and(|joining| {
+            joining.nonce == nonce
+                && joining.phase == Phase::Asked
+                && joining.asked.is_some_and(|(asked, _)| asked == to.id)
+        });
+        if waiting {
+            self.join_failed(cx);
+        }
     }
 
     pub(super) fn join_acknowledged(&mut self, from: Contact, ack: &HopAck, cx: &mut Ctx<'_>) -> bool {
@@ -477,7 +489,11 @@ impl Pastry {
         // Longer from round to round, not from seed to seed: many may be dead.
         let round = usize::from(joining.next_seed) % self.seeds.len().max(1) == 0;
         joining.attempt = joining.attempt.saturating_add(round.into());
-        let pause = cx.dice.jitter(doubled.min(cx.config.join_backoff_max));
+        let mut pause = cx.dice.jitter(doubled.min(cx.config.join_backoff_max));
+        if self.status == Status::Isolated && !round {
+            // Somebody may be waiting for us to have asked everybody.
+            pause /= 8;
+        }
         cx.set_timer(Timer::Join, pause.max(bound));
         self.drop_search();
     }

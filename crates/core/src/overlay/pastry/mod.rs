@@ -639,6 +639,10 @@ impl Overlay for Pastry {
         }
     }
 
+    fn on_join_unsent(&mut self, to: Contact, nonce: Nonce, cx: &mut Ctx<'_>) {
+        self.join_unsent(to, nonce, cx);
+    }
+
     fn on_opened(&mut self, peer: NodeId, cx: &mut Ctx<'_>) {
         let wait = self.patience(peer, cx.now, cx.config);
         self.prober.opened(peer, wait, cx);
