@@ -3,6 +3,8 @@
 //! The processes are this very program (see [`a_node_for_the_other_tests`]), controlled over their standard input; each
 //! test ends its own, and prints their pids.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
 #[path = "../../examples/ring/mod.rs"]
 mod ring;
 
