@@ -46,11 +46,6 @@ pub(crate) async fn launch(
 ) -> Result<(Handle, impl Future<Output = Ending> + 'static), StartError> {
     check(&builder)?;
     let home = builder.data.as_deref().map(Home::open).transpose().map_err(home_error)?;
-    // A key made just now has no earlier life that may have granted anything: the core does not wait for its leases.
-    let first_life = match &home {
-        Some(home) => !home.has_identity(),
-        None => builder.key.is_none(),
-    };
     let identity = match (&home, builder.key) {
         (Some(home), _) => home.identity().map_err(home_error)?,
         (None, Some(seed)) => Identity::from_seed(seed),
@@ -86,8 +81,7 @@ pub(crate) async fn launch(
     // Only now that nothing else can fail: every start takes a new life.
     let now = unix_ms() / 1000;
     let incarnation = match (&home, &builder.memory) {
-        (Some(home), _) => home.next_incarnation(if first_life { 0 } else { now }).map_err(home_error)?,
-        (None, _) if first_life => 1,
+        (Some(home), _) => home.next_incarnation(now).map_err(home_error)?,
         (None, Some(hub)) => hub.next_life(),
         (None, None) => u32::try_from(now).unwrap_or(u32::MAX),
     };

@@ -98,11 +98,6 @@ impl Home {
         &self.dir
     }
 
-    /// Says whether there is a key, so that the node may have had a life before.
-    pub fn has_identity(&self) -> bool {
-        self.slot("node.key").exists()
-    }
-
     /// Returns the node's key, made now if this directory is new.
     ///
     /// Refuses a key that others may read, and never replaces one that is damaged or gone.

@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use kringle_core::config::Settings;
-use kringle_runtime::Handle;
 use kringle_runtime::key::key_of;
 use kringle_runtime::transport::mem::Hub;
 
-use crate::support::{LONG, Place, builder, nearest, ring, run};
+use crate::support::{LONG, Place, nearest, ring, run};
 
 async fn every_lookup_is_right(place: Place, count: usize) {
     let nodes = ring(&place, count).await;
@@ -41,25 +39,5 @@ fn a_node_on_its_own_thread_answers() {
         assert_eq!(found.root, node.id().to_string());
         assert_eq!(node.stop().await, kringle_runtime::Ending::Stopped);
         assert!(node.lookup(key_of("x"), Duration::from_secs(1)).await.is_err());
-    });
-}
-
-/// Nobody can hold a lease of a node that never was: new nodes are ready long before a lease is over.
-#[test]
-fn new_nodes_do_not_wait_for_leases_of_an_earlier_life() {
-    run(async {
-        let settings = Settings { lease: Duration::from_secs(15), ..Settings::default() };
-        let start = std::time::Instant::now();
-        let mut nodes: Vec<Handle> = Vec::new();
-        for _ in 0..4 {
-            let builder = builder(&Place::Sockets, nodes.first()).settings(settings.clone());
-            let node = builder.start_here().await.unwrap();
-            assert_eq!(node.info().incarnation, 1);
-            nodes.push(node);
-        }
-        for node in &nodes {
-            tokio::time::timeout(LONG, node.ready()).await.expect("in time").unwrap();
-        }
-        assert!(start.elapsed() < Duration::from_secs(10), "ready after {:?}", start.elapsed());
     });
 }
