@@ -201,7 +201,8 @@ pub enum Command {
         seeds: Vec<Contact>,
     },
     /// Look whether these nodes are in another ring, and if so, let the rings grow together. Replies
-    /// [`Reply::Joined`] at once; [`Failure::NotJoined`] unless this node is in a ring.
+    /// [`Reply::Joined`] at once. A node that is still joining takes them as further seeds; [`Failure::NotJoined`] if it
+    /// is neither.
     Meet {
         /// Nodes to ask.
         peers: Vec<Contact>,

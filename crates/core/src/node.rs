@@ -41,6 +41,16 @@ impl Node {
         Node::over(AnyOverlay::Pastry(Pastry::new(Contact::new(id, incarnation, addr), config)))
     }
 
+    /// Says that this identity has never been part of a ring, whatever its incarnation is: there is no earlier life whose
+    /// promises have to be waited for. Whoever can not be sure must not say so.
+    #[must_use]
+    pub fn in_its_first_life(mut self) -> Node {
+        if let AnyOverlay::Pastry(pastry) = &mut self.overlay {
+            pastry.set_first_life();
+        }
+        self
+    }
+
     /// Makes a node over the given overlay.
     pub fn over(overlay: AnyOverlay) -> Node {
         Node { overlay, courier: Courier::default(), requests: Vec::new(), armed: None }

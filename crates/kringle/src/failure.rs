@@ -11,6 +11,9 @@ pub(crate) struct Failure {
     code: u8,
 }
 
+/// What a command says at its end, and how it ended.
+pub(crate) type Answer = Result<(String, Ending), Failure>;
+
 /// How a command ended that had an answer.
 #[derive(Debug)]
 pub(crate) enum Ending {
@@ -39,6 +42,11 @@ impl Failure {
         Failure { what: what.into(), remedy: remedy.into(), code: 1 }
     }
 
+    /// It ended with this exit code.
+    pub(crate) fn coded(code: u8, what: impl Into<String>, remedy: impl Into<String>) -> Failure {
+        Failure { what: what.into(), remedy: remedy.into(), code }
+    }
+
     /// Ctrl-C has ended it: exit code 130.
     pub(crate) fn interrupted(what: impl Into<String>, remedy: impl Into<String>) -> Failure {
         Failure { what: what.into(), remedy: remedy.into(), code: 130 }
@@ -61,6 +69,14 @@ impl Failure {
     /// Returns what the process ends with.
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code)
+    }
+}
+
+#[cfg(test)]
+impl Failure {
+    /// Returns the number the process ends with.
+    pub(crate) fn code(&self) -> u8 {
+        self.code
     }
 }
 

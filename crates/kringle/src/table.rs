@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use kringle_core::contact::Contact;
+use kringle_core::id::Id;
 use serde_json::{Value, json};
 
 use crate::notation::Notation;
@@ -17,11 +18,61 @@ const GRID_WIDTH: usize = 120;
 /// Lists break here.
 const LIST_WIDTH: usize = 110;
 
-/// Writes the whole state.
+/// What is drawn: the tables of one node, a teaching one or a running one.
+pub(crate) struct State {
+    /// How ids are written. Ids of running nodes may be cut short.
+    pub(crate) notation: Notation,
+    /// How many digits an id really has.
+    pub(crate) digits: u8,
+    /// The node.
+    pub(crate) me: Id,
+    /// Members a full leaf set has.
+    pub(crate) leaf_set: u16,
+    /// Members a full neighbourhood set has.
+    pub(crate) neighbourhood: u16,
+    /// The smaller side of the leaf set, nearest first.
+    pub(crate) left: Vec<Id>,
+    /// The larger side of the leaf set, nearest first.
+    pub(crate) right: Vec<Id>,
+    /// Whether the leaf set holds the whole ring.
+    pub(crate) whole: bool,
+    /// The occupied cells of each row up to the last that has one, by column.
+    pub(crate) rows: Vec<Vec<(u8, Id)>>,
+    /// The neighbourhood set, nearest first.
+    pub(crate) neighbours: Vec<Id>,
+}
+
+impl State {
+    /// Takes a teaching node's.
+    fn of(node: &Teaching) -> State {
+        let router = node.router();
+        let ids = |side: &mut dyn Iterator<Item = Contact>| side.map(|contact| contact.id).collect();
+        let row = |row| router.table().row(row).map(|(column, entry)| (column, entry.contact.id)).collect();
+        State {
+            notation: node.notation(),
+            digits: node.notation().digits(),
+            me: node.me(),
+            leaf_set: node.sizes().leaf_set,
+            neighbourhood: node.sizes().neighbourhood,
+            left: ids(&mut router.leaf_set().left()),
+            right: ids(&mut router.leaf_set().right()),
+            whole: router.leaf_set().is_whole(),
+            rows: (0..router.table().depth()).map(row).collect(),
+            neighbours: ids(&mut router.neighbourhood().members()),
+        }
+    }
+}
+
+/// Writes the whole state of a teaching node.
 pub(crate) fn text(node: &Teaching) -> String {
-    let notation = node.notation();
-    let mut out = heading("Node", notation.text(node.me()), node);
-    let _ = writeln!(out, "   neighbourhood M={}\n", node.sizes().neighbourhood);
+    draw(&State::of(node))
+}
+
+/// Writes a whole state.
+pub(crate) fn draw(node: &State) -> String {
+    let notation = node.notation;
+    let mut out = shape("Node", notation.text(node.me), notation, node.digits, node.leaf_set);
+    let _ = writeln!(out, "   neighbourhood M={}\n", node.neighbourhood);
     leaf_set(node, &mut out);
     out.push_str("\nRouting table\n");
     if grid_width(notation) <= GRID_WIDTH {
@@ -29,12 +80,11 @@ pub(crate) fn text(node: &Teaching) -> String {
     } else {
         list(node, &mut out)
     }
-    let unseen = notation.digits() - rows_shown(node);
-    if unseen > 0 {
+    if rows_shown(node) < node.digits {
         out.push_str("  ...\n");
     }
     out.push_str("\nNeighbourhood set\n");
-    let names: Vec<String> = node.router().neighbourhood().members().map(|c| notation.text(c.id)).collect();
+    let names: Vec<String> = node.neighbours.iter().map(|id| notation.text(*id)).collect();
     let per_line = fitting(notation.width(), LIST_WIDTH - INDENT, 4);
     for line in names.chunks(per_line) {
         let _ = writeln!(out, "{:INDENT$}{}", "", line.join("  "));
@@ -47,19 +97,21 @@ pub(crate) fn text(node: &Teaching) -> String {
 
 /// Begins a report: what it is about, and the shape of the node's tables.
 pub(crate) fn heading(what: &str, id: String, node: &Teaching) -> String {
-    let base = node.notation().base();
+    shape(what, id, node.notation(), node.notation().digits(), node.sizes().leaf_set)
+}
+
+fn shape(what: &str, id: String, notation: Notation, digits: u8, leaf_set: u16) -> String {
+    let base = notation.base();
     format!(
-        "{what} {id}   base {} (b={})   digits {}   leaf set L={}",
+        "{what} {id}   base {} (b={})   digits {digits}   leaf set L={leaf_set}",
         base.columns(),
-        base.bits(),
-        node.notation().digits(),
-        node.sizes().leaf_set
+        base.bits()
     )
 }
 
 /// Returns how many rows are worth showing: the occupied ones and the next, which shows that it is empty.
-fn rows_shown(node: &Teaching) -> u8 {
-    node.router().table().depth().saturating_add(1).min(node.notation().digits())
+fn rows_shown(node: &State) -> u8 {
+    u8::try_from(node.rows.len()).unwrap_or(u8::MAX).saturating_add(1).min(node.digits)
 }
 
 /// Returns how many things of a width fit beside each other, two blanks apart: 1, or a power of two up to `most`.
@@ -71,12 +123,10 @@ fn fitting(width: usize, room: usize, most: usize) -> usize {
     count
 }
 
-fn leaf_set(node: &Teaching, out: &mut String) {
-    let leaves = node.router().leaf_set();
-    let names = |side: &mut dyn Iterator<Item = Contact>| -> Vec<String> {
-        side.map(|leaf| node.notation().text(leaf.id)).collect()
-    };
-    let (left, right) = (names(&mut leaves.left()), names(&mut leaves.right()));
+fn leaf_set(node: &State, out: &mut String) {
+    let notation = node.notation;
+    let names = |side: &[Id]| -> Vec<String> { side.iter().map(|leaf| notation.text(*leaf)).collect() };
+    let (left, right) = (names(&node.left), names(&node.right));
     let longest = left.len().max(right.len());
     let most = if longest >= 8 {
         4
@@ -85,17 +135,17 @@ fn leaf_set(node: &Teaching, out: &mut String) {
     } else {
         1
     };
-    let per_line = fitting(node.notation().width(), (LIST_WIDTH - INDENT) / 2, most);
-    let block = (per_line * (node.notation().width() + 2) - 2).max("SMALLER".len());
+    let per_line = fitting(notation.width(), (LIST_WIDTH - INDENT) / 2, most);
+    let block = (per_line * (notation.width() + 2) - 2).max("SMALLER".len());
     let _ = writeln!(out, "{:INDENT$}{:block$}   LARGER", "Leaf set", "SMALLER");
     for line in 0..longest.div_ceil(per_line) {
         let part = |side: &[String]| side.chunks(per_line).nth(line).unwrap_or_default().join("  ");
         let _ = writeln!(out, "{:INDENT$}{:block$}   {}", "", part(&left), part(&right));
     }
-    if leaves.is_empty() {
+    if longest == 0 {
         let _ = writeln!(out, "{:INDENT$}nobody: this node is the whole ring", "");
-    } else if leaves.is_whole() {
-        let overlap = left.len() + right.len() > leaves.members().len();
+    } else if node.whole {
+        let overlap = node.left.iter().any(|leaf| node.right.contains(leaf));
         let so = if overlap { ", so the sides overlap" } else { "" };
         let _ = writeln!(out, "{:INDENT$}the whole ring fits{so}", "");
     }
@@ -111,12 +161,12 @@ fn grid_width(notation: Notation) -> usize {
 }
 
 /// One cell to print: its column, and what stands in it.
-fn cells(node: &Teaching, row: u8) -> Vec<(u8, String)> {
-    let notation = node.notation();
-    let holders = node.router().table().row(row);
+fn cells(node: &State, row: u8) -> Vec<(u8, String)> {
+    let notation = node.notation;
+    let holders = node.rows.get(usize::from(row)).map(Vec::as_slice).unwrap_or_default();
     let mut cells: Vec<(u8, String)> =
-        holders.map(|(column, entry)| (column, notation.dashed(entry.contact.id, row))).collect();
-    if let Some(own) = node.me().digit(row, notation.base()) {
+        holders.iter().map(|(column, id)| (*column, notation.dashed(*id, row))).collect();
+    if let Some(own) = node.me.digit(row, notation.base()) {
         cells.push((own, format!("({})", notation.digit(own))));
     }
     cells.sort();
@@ -124,8 +174,8 @@ fn cells(node: &Teaching, row: u8) -> Vec<(u8, String)> {
 }
 
 /// All columns under each other, as drawn in the paper.
-fn grid(node: &Teaching, out: &mut String) {
-    let notation = node.notation();
+fn grid(node: &State, out: &mut String) {
+    let notation = node.notation;
     let (columns, width) = (notation.base().columns(), cell_width(notation));
     out.push_str(" row  ");
     for column in (0..=u8::MAX).take(columns.into()) {
@@ -145,8 +195,8 @@ fn grid(node: &Teaching, out: &mut String) {
 }
 
 /// Only the occupied cells of each row, in column order; the digit between the dashes names the column.
-fn list(node: &Teaching, out: &mut String) {
-    let width = cell_width(node.notation());
+fn list(node: &State, out: &mut String) {
+    let width = cell_width(node.notation);
     let per_line = ((LIST_WIDTH - ROW_INDENT + 3) / (width + 3)).max(1);
     out.push_str(" row  occupied cells; the node's own digit in brackets\n");
     for row in 0..rows_shown(node) {

@@ -22,7 +22,7 @@ use crate::seeds::Seed;
 /// Requests that may wait for the node's thread; more make the caller wait.
 pub(crate) const CALLS_MAX: usize = 1024;
 /// Events a slow reader may be behind before it misses some.
-pub(crate) const EVENTS_MAX: usize = 1024;
+pub(crate) const EVENTS_MAX: usize = 256;
 /// How many nodes a survey asks at the same time.
 const SURVEY_ABREAST: usize = 32;
 

@@ -118,8 +118,15 @@ pub(crate) async fn launch(
         endpoints: advertised,
         started: clock.now(),
     };
+    let node = Node::pastry(identity.id(), incarnation, addr, &config);
+    // A key that was given may have been used before, by whoever gave it.
+    let node = if standing.had_peers || builder.key.is_some() && builder.memory.is_none() {
+        node
+    } else {
+        node.in_its_first_life()
+    };
     let shell = Shell::new(Parts {
-        node: Node::pastry(identity.id(), incarnation, addr, &config),
+        node,
         config,
         dice: SeededDice::new(number(dice)),
         clock,

@@ -2,6 +2,7 @@
 
 mod brute_force;
 mod cli;
+mod node;
 mod route;
 mod sim;
 mod table;
@@ -53,6 +54,12 @@ fn kringle_with_input(args: &[&str], input: &str) -> Run {
 
 fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kringle"));
+    // What is set around the tests must not change them.
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("KRINGLE_") {
+            command.env_remove(name);
+        }
+    }
     command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

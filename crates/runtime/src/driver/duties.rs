@@ -8,7 +8,7 @@ use kringle_core::edge::{Command, Failure, Reply};
 use kringle_core::overlay::Status;
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::{Driver, PeerLinks, Shell};
 use crate::clock::unix_ms;
@@ -21,6 +21,8 @@ use crate::transport::link::Link;
 
 /// How often the rounds are made.
 const ROUND: Duration = Duration::from_secs(5);
+/// A node that has not been part of a ring for so long looks at its seeds again.
+const LOOK_AGAIN: Duration = Duration::from_secs(15);
 /// A connection over which nothing was said for so long is closed.
 const IDLE: Duration = Duration::from_secs(30 * 60);
 /// A peer that has not read a byte for so long is given up.
@@ -28,8 +30,16 @@ const STUCK: Duration = Duration::from_secs(15);
 
 impl Shell {
     pub(super) async fn do_duties(self: Rc<Shell>) {
+        let mut ready_at = Instant::now();
         loop {
             sleep(ROUND).await;
+            if self.driver.borrow().node.status() == Status::Ready {
+                ready_at = Instant::now();
+            } else if ready_at.elapsed() > LOOK_AGAIN {
+                // Those we know may have moved, and a name may lead to others by now.
+                ready_at = Instant::now();
+                spawn_local(self.clone().look_again());
+            }
             self.enter(|driver| {
                 driver.sweep();
                 driver.remember();
@@ -49,7 +59,6 @@ impl Driver {
             if link.stuck.get().is_some_and(|since| self.now.since(since) > STUCK) {
                 link.close(false);
                 self.metrics.dropped.inc();
-                self.input(kringle_core::edge::Input::Lost { peer: link.peer });
             } else if self.now.since(link.used.get()) > IDLE {
                 self.metrics.idle_closed.inc();
                 self.dismiss(&link, &Refused::new(Why::Orderly, "nothing was said for long"));
@@ -81,9 +90,7 @@ impl Driver {
         if known.is_empty() {
             return;
         }
-        if !std::mem::replace(&mut self.had_peers, true) {
-            self.save_membership();
-        }
+        self.has_peers();
         let Some(home) = &self.home else { return };
         let mut hasher = blake3::Hasher::new();
         for peer in &known {
@@ -99,6 +106,14 @@ impl Driver {
             && let Err(error) = home.set_peers(&known)
         {
             tracing::warn!(%error, "cannot remember peers");
+        }
+    }
+
+    /// From now on this identity has been part of a ring. On disk before anything is promised to anybody: the next life
+    /// has to know that there may be promises.
+    pub(super) fn has_peers(&mut self) {
+        if !std::mem::replace(&mut self.had_peers, true) {
+            self.save_membership();
         }
     }
 

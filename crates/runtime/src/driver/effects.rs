@@ -87,7 +87,8 @@ impl Driver {
         let mut next = to.id;
         let hook = hook.clone();
         let hop = routed.hop;
-        if !hook.forward(routed.key, &mut message, &mut next) {
+        let goes_on = guarded(|| hook.forward(routed.key, &mut message, &mut next)).unwrap_or(true);
+        if !goes_on {
             return self.soon.push_back(Input::Forwarded { hop, verdict: Verdict::Stop });
         }
         if message.bytes.len() > self.config.payload as usize {
@@ -122,7 +123,8 @@ impl Driver {
             _ if app.purpose == describe::PURPOSE => self.view().answer(&app.bytes),
             Some((_, hook)) => {
                 let Bytes { purpose, bytes } = *app;
-                let answer = hook.deliver(key, Message { purpose, origin: origin.id, hops, bytes });
+                let message = Message { purpose, origin: origin.id, hops, bytes };
+                let answer = guarded(|| hook.deliver(key, message)).flatten();
                 let (limit, size) = (self.config.payload, answer.as_ref().map_or(0, Vec::len));
                 if size > limit as usize {
                     hook.error(AppError::AnswerTooLarge { bytes: size, limit });
@@ -159,6 +161,7 @@ impl Driver {
             }
             CoreEvent::PeerUp(peer) => {
                 self.joined.push(peer.id);
+                self.has_peers();
                 Some(What::PeerUp { peer: peer.id.to_string() })
             }
             CoreEvent::PeerDown(peer) => {
@@ -196,6 +199,12 @@ impl Driver {
         };
         self.tell(what);
     }
+}
+
+/// Calls an application. One that panics loses this call; the node goes on for the others.
+fn guarded<T>(call: impl FnOnce() -> T) -> Option<T> {
+    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call));
+    done.inspect_err(|_| tracing::error!("an application panicked")).ok()
 }
 
 /// Says whether a message is so large that it must not stand in front of others.

@@ -164,6 +164,21 @@ impl Shell {
         }
     }
 
+    /// A search that goes on for long tries the seeds anew: names may lead elsewhere by now.
+    pub(super) async fn look_again(self: Rc<Shell>) {
+        let (seeds, joining) = {
+            let driver = self.driver.borrow();
+            (driver.seeds.clone(), driver.joining)
+        };
+        if joining || seeds.is_empty() {
+            return;
+        }
+        let peers = self.try_seeds(seeds).await.found;
+        if !peers.is_empty() {
+            self.enter(|driver| driver.command(Command::Meet { peers }, oneshot::channel().0));
+        }
+    }
+
     async fn try_seeds(self: &Rc<Shell>, seeds: Vec<Seed>) -> Round {
         let mut round = Round::default();
         let mut addresses: Vec<SocketAddr> = Vec::new();

@@ -123,6 +123,8 @@ pub(crate) struct Driver {
     home: Option<Home>,
     had_peers: bool,
     remembered: u64,
+    /// Messages that wait for connections to open.
+    waiting_to_leave: usize,
     /// Whether this node is finding out if it has a twin.
     doubting: bool,
 }
@@ -205,6 +207,7 @@ impl Shell {
                 home: parts.home,
                 had_peers: parts.had_peers,
                 remembered: 0,
+                waiting_to_leave: 0,
                 doubting: false,
             }),
             scratch: Cell::default(),
@@ -480,6 +483,9 @@ impl Driver {
         }
         self.links.clear();
         self.waiting.clear();
+        // Whoever hears that this node has ended may open its directory.
+        self.me.tokens = Tokens::in_memory(&self.me.identity, self.me.cluster_id);
+        self.home = None;
         let _ = self.ready.send(false);
         let _ = self.ended.send(Some(ending));
     }

@@ -36,8 +36,12 @@ const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 const STRANGER_MAX: u64 = 4096;
 /// Messages that may wait for one connection to open.
 const WAITING_MAX: usize = 1024;
+/// Messages that may wait for all connections being opened.
+const WAITING_ALL_MAX: usize = 16_384;
 /// Connections being opened at once.
 const DIALS_MAX: usize = 512;
+/// How many seconds ahead of our clock a life of ours may be that others know.
+const FAR_AHEAD: u64 = 7 * 86_400;
 /// Connections kept; beyond that, the one that has been quiet for longest is closed.
 const LINKS_MAX: usize = 4096;
 
@@ -387,10 +391,13 @@ impl Driver {
 
     /// Opens a connection for a message.
     pub(super) fn dial(&mut self, to: Contact, bulk: bool, body: Body) {
+        let room = self.waiting_to_leave < WAITING_ALL_MAX;
         if let Some(dialling) = self.dialling_to(to, bulk)
             && dialling.waiting.len() < WAITING_MAX
+            && room
         {
             dialling.waiting.push((to, body));
+            self.waiting_to_leave += 1;
         } else {
             self.metrics.dropped.inc();
             self.soon.push_back(Input::Unsent { to, body });
@@ -419,6 +426,7 @@ impl Driver {
 
     fn dialled(&mut self, to: NodeId, bulk: bool, opened: Result<Rc<Link>, DialError>) {
         let Some(Dialling { waiting, measure }) = self.dialling.remove(&(to, bulk)) else { return };
+        self.waiting_to_leave -= waiting.len();
         match opened {
             Ok(link) => {
                 self.metrics.dialled.inc();
@@ -656,6 +664,7 @@ impl Driver {
 
     /// Says a last word and closes a link when it has left.
     pub(super) fn dismiss(&mut self, link: &Rc<Link>, last: &Refused) {
+        link.orderly.set(true);
         let word = Greeting::Refused(last.clone()).encode();
         let queued = link.queue(self.now, |out| {
             // As a frame with a mark of its own; without the length a greeting begins with.
@@ -684,6 +693,8 @@ impl Driver {
         if matches!(refused.why, Why::Superseded | Why::Twin)
             && let Some((incarnation, endpoints)) = refused.later.clone()
             && incarnation >= self.me.incarnation
+            // Lives are counted by the clock; one that is far ahead of it is an invention.
+            && u64::from(incarnation) < unix_ms() / 1000 + FAR_AHEAD
         {
             self.doubt_myself(incarnation, endpoints);
         }
@@ -710,7 +721,8 @@ impl Driver {
                 self.links.remove(&link.peer);
             }
         }
-        if *end != End::Closed && !link.bulk && !link.orderly.get() && self.ending.is_none() {
+        tracing::trace!(peer = %link.peer, ?end, "connection ended");
+        if !link.bulk && !link.orderly.get() && self.ending.is_none() {
             self.input(Input::Lost { peer: link.peer });
         }
     }

@@ -39,7 +39,7 @@ pub(crate) struct Link {
     pub(crate) stuck: Cell<Option<Time>>,
     /// The last round trip measured.
     pub(crate) rtt: Cell<Option<u32>>,
-    /// Whether the peer has closed it in an orderly way.
+    /// Whether it ends because it is not needed any more, and not because the peer is gone.
     pub(crate) orderly: Cell<bool>,
     /// A question under way that will be timed.
     pub(crate) timed: Cell<Option<(Nonce, Time)>>,

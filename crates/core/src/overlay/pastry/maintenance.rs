@@ -218,17 +218,19 @@ impl Pastry {
 
     /// The user names nodes that may be in another ring. They are asked now, and as seeds from now on.
     pub(super) fn start_meeting(&mut self, request: RequestId, peers: Vec<Contact>, cx: &mut Ctx<'_>) {
-        if self.status != Status::Ready {
+        if self.status != Status::Ready && self.joining.is_none() {
             return cx.out.push(Output::Reply { request, reply: Err(Failure::NotJoined) });
         }
         let me = self.router.me().id;
         let strangers = peers.into_iter().filter(|peer| peer.id != me && self.router.get(peer.id).is_none());
         for stranger in strangers.take(SEEDS_MAX).collect::<Vec<_>>() {
-            if !self.seeds.iter().any(|seed| seed.id == stranger.id) {
-                self.seeds.truncate(SEEDS_MAX - 1);
-                self.seeds.insert(0, stranger);
+            // What is known of it now is better than what was known before.
+            self.seeds.retain(|seed| seed.id != stranger.id);
+            self.seeds.truncate(SEEDS_MAX - 1);
+            self.seeds.insert(0, stranger);
+            if self.status == Status::Ready {
+                self.ask_for_ring(stranger, cx);
             }
-            self.ask_for_ring(stranger, cx);
         }
         cx.out.push(Output::Reply { request, reply: Ok(Reply::Joined) });
     }

@@ -59,6 +59,8 @@ pub struct Pastry {
     joining: Option<Box<join::Joining>>,
     helping: Option<Box<join::Helping>>,
     leases: Option<Box<lease::Leases>>,
+    /// Whether this identity has never been part of a ring before: then no earlier life can have granted anything.
+    first_life: bool,
     /// Whether this node has granted or held a lease since it last was a ring of one: then being alone means being cut
     /// off.
     had_peers: bool,
@@ -118,9 +120,15 @@ impl Pastry {
             joining: None,
             helping: None,
             leases: None,
+            first_life: me.incarnation <= 1,
             had_peers: false,
             leaving: None,
         }
+    }
+
+    /// Says that this identity has never been part of a ring, whatever its incarnation is.
+    pub(crate) fn set_first_life(&mut self) {
+        self.first_life = true;
     }
 
     /// Returns the tables.

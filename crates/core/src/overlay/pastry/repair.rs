@@ -293,7 +293,7 @@ impl Pastry {
         let blank = Pastry::new(self.me(), cx.config);
         let (range, status, bound) = (self.range, self.status, self.bound_until());
         let past = bound.map(|_| Box::new(Past { bound, ..Past::default() }));
-        *self = Pastry { range, status, past, ..blank };
+        *self = Pastry { range, status, past, first_life: self.first_life, ..blank };
         self.set_status(Status::Out, cx);
     }
 }

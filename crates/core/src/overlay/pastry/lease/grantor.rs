@@ -24,7 +24,7 @@ impl Pastry {
         let bound_before = self.bound_before();
         let leases = self.leases.get_or_insert_default();
         // An earlier life, or this one before it left, may have granted something.
-        let restarted = (self.router.me().incarnation > 1).then(|| cx.now.after(cx.config.lease_granted()));
+        let restarted = (!self.first_life).then(|| cx.now.after(cx.config.lease_granted()));
         let until = restarted.max(bound_before).filter(|until| *until > cx.now);
         if let Some(until) = until.filter(|_| cx.config.rule(Safeguard::RestartWaits)) {
             leases.quiet = Some(Quiet { until, told: [false; 2] });
@@ -139,6 +139,10 @@ impl Pastry {
         let leaves_here = self.beside_us(cx.now);
         let Some(leases) = &mut self.leases else { return };
         if granted {
+            if !self.had_peers {
+                // So far we were the ring, and knew all of it.
+                leases.verified = Some(cx.now);
+            }
             self.had_peers = true;
             leases.granted.retain(|grant| (grant.to, grant.side) != (from.id, mine));
             let until = cx.now.after(cx.config.lease_granted());

@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use super::{Asked, FLANKS, Held, NAMED, patience};
+use super::{Asked, FLANKS, Held, NAMED, patience, pause};
 use crate::config::Safeguard;
 use crate::contact::Contact;
 use crate::edge::{Ctx, Event, Note, Refusal};
@@ -12,6 +12,9 @@ use crate::overlay::Status;
 use crate::overlay::pastry::leaf_set::Source;
 use crate::overlay::pastry::{LeaseRecall, LeaseReply, LeaseRequest, Message, Pastry};
 use crate::overlay::probe::Why;
+
+/// Refusals in a row that are told apart.
+const REFUSALS_MAX: u8 = 5;
 
 impl Pastry {
     /// The leaf set has changed: leases that no longer fit are void, new neighbours are asked.
@@ -25,6 +28,7 @@ impl Pastry {
             }
             let was_beside = core::mem::replace(&mut leases.beside[at], neighbour.map(|n| n.id));
             if let Some(new) = neighbour.filter(|n| was_beside != Some(n.id)) {
+                leases.refusals[at] = 0;
                 // It may go on with leases of those we displaced.
                 leases.respect(new.id, cx);
             }
@@ -134,11 +138,13 @@ impl Pastry {
                 renew,
                 nearer: None,
             });
+            leases.refusals[at] = 0;
             self.had_peers = true;
             cx.note(Note::LeaseGranted);
         } else {
             // Asked again when the neighbour changes, or at the next turn.
-            let deadline = cx.now.after(patience(cx.config));
+            leases.refusals[at] = (leases.refusals[at] + 1).min(REFUSALS_MAX);
+            let deadline = cx.now.after(pause(leases.refusals[at], cx.config));
             leases.asked[at] = Some(Asked { deadline, nonce: None, ..asked });
             cx.note(Note::LeaseRefused);
         }

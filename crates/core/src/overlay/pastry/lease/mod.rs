@@ -57,6 +57,8 @@ pub(super) struct Leases {
     unknown: [Option<(NodeId, Time)>; 2],
     /// Found dead, but still bound by a grant.
     dead: Vec<NodeId>,
+    /// How often in a row each neighbour has refused; asked again soon at first, then less and less often.
+    refusals: [u8; 2],
     /// Since when we are part of the ring. Whoever came later cannot know what the nodes around it granted before.
     since: Option<Time>,
     /// After a restart: what an earlier life granted is not known. Ends when both neighbours have told.
@@ -115,6 +117,11 @@ struct Quiet {
 /// How long to wait for an answer, and after a refusal: several tries must fit into what is left when a lease is renewed.
 fn patience(config: &Config) -> Duration {
     config.probe_timeout_max.min(config.lease / 6)
+}
+
+/// How long to sleep on the nth refusal in a row. Most have a reason that is over in a moment: somebody is just coming in.
+fn pause(refusals: u8, config: &Config) -> Duration {
+    patience(config) / (1 << 5u8.saturating_sub(refusals).min(4))
 }
 
 pub(super) const FLANKS: [Flank; 2] = [Flank::Left, Flank::Right];

@@ -1,0 +1,170 @@
+//! Running a node: joining, ending, tokens, settings, health.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::IntoResponse;
+use kringle_runtime::report::TokenReport;
+use kringle_runtime::{Handle, RequestError, Seed};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tokio::time::{sleep, timeout};
+
+use super::answer::{Answer, accepted, document};
+use super::input::{DEADLINE, Params, Span, Within, ask, cut, deadline, json, segment};
+use super::router::Shared;
+use crate::errors::{Kind, Problem};
+
+/// How many seeds one request may name.
+const SEEDS_MAX: usize = 64;
+/// How long a join is watched for a reason why it can not even begin.
+const JOIN_GLANCE: Duration = Duration::from_millis(300);
+/// What an answer gets to leave before its node ends.
+const PARTING: Duration = Duration::from_millis(100);
+/// How long a token lasts if the request does not say.
+const TOKEN_LIFETIME: Duration = Duration::from_secs(3600);
+/// How long a token may last.
+const TOKEN_LIFETIME_MAX: Duration = Duration::from_secs(30 * 86_400);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Join {
+    seeds: Vec<String>,
+}
+
+/// Tells the node to join a ring. It goes on trying after the answer.
+pub(super) async fn join(
+    State(shared): State<Shared>,
+    Extension(node): Extension<Handle>,
+    headers: HeaderMap,
+    from: Body,
+) -> Answer {
+    let Join { seeds } = json(&headers, from, &shared.options).await?;
+    if seeds.is_empty() || seeds.len() > SEEDS_MAX {
+        return Err(Problem::bad(format!("seeds must name 1 to {SEEDS_MAX} nodes")));
+    }
+    let seeds: Result<Vec<Seed>, Problem> = seeds
+        .iter()
+        .map(|seed| seed.parse().map_err(|_| Problem::bad(format!("{:?} is not HOST:PORT", cut(seed)))))
+        .collect();
+    match timeout(JOIN_GLANCE, node.join(seeds?)).await {
+        // A search is under way already, and tries these too.
+        Ok(Ok(()) | Err(RequestError::AlreadyJoined)) | Err(_) => accepted("join"),
+        Ok(Err(error)) => Err(Problem::from(error)),
+    }
+}
+
+/// Tells the node to say goodbye and end.
+pub(super) async fn leave(Extension(node): Extension<Handle>) -> Answer {
+    tokio::spawn(async move {
+        sleep(PARTING).await;
+        if let Err(error) = node.leave().await {
+            tracing::warn!(%error, "a client told this node to leave, and it did not");
+        }
+    });
+    accepted("leave")
+}
+
+/// Tells the node to end without a goodbye.
+pub(super) async fn stop(Extension(node): Extension<Handle>) -> Answer {
+    tokio::spawn(async move {
+        sleep(PARTING).await;
+        node.stop().await;
+    });
+    accepted("stop")
+}
+
+/// Lists the join tokens this node has made.
+pub(super) async fn tokens(
+    Extension(node): Extension<Handle>,
+    Params(Within { deadline: wish }): Params<Within>,
+) -> Answer {
+    #[derive(Serialize)]
+    struct Tokens {
+        tokens: Vec<TokenReport>,
+    }
+    let tokens = ask(deadline(wish)?, node.list_tokens()).await?;
+    document("kringle.tokens/1", Tokens { tokens })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewToken {
+    lifetime: Option<Span>,
+}
+
+/// Makes a join token.
+pub(super) async fn new_token(
+    State(shared): State<Shared>,
+    Extension(node): Extension<Handle>,
+    headers: HeaderMap,
+    from: Body,
+) -> Answer {
+    #[derive(Serialize)]
+    struct Token {
+        token: String,
+        expires: u64,
+    }
+    let NewToken { lifetime } = json(&headers, from, &shared.options).await?;
+    let lifetime = lifetime.map_or(TOKEN_LIFETIME, |Span(lifetime)| lifetime);
+    if lifetime < Duration::from_secs(1) || lifetime > TOKEN_LIFETIME_MAX {
+        return Err(Problem::bad("lifetime must be 1s to 30d"));
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let token = ask(DEADLINE, node.issue_token(lifetime)).await?;
+    let token = token.map_err(|reason| Problem::new(Kind::Conflict, reason))?;
+    let document = document("kringle.token/1", Token { token, expires: (now + lifetime).as_secs() })?;
+    Ok((StatusCode::CREATED, document).into_response())
+}
+
+/// Revokes a join token.
+pub(super) async fn revoke_token(Extension(node): Extension<Handle>, uri: Uri) -> Answer {
+    let none = || Problem::new(Kind::NotFound, "this node has made no such token");
+    let id = String::from_utf8(segment(&uri, 2)).map_err(|_| none())?;
+    match ask(DEADLINE, node.revoke_token(id)).await? {
+        Ok(true) => Ok(StatusCode::NO_CONTENT.into_response()),
+        Ok(false) => Err(none()),
+        Err(reason) => Err(Problem::new(Kind::Conflict, reason)),
+    }
+}
+
+/// Tells the settings this node was started with.
+pub(super) async fn config(State(shared): State<Shared>) -> Answer {
+    let config = match shared.options.config.clone() {
+        Value::Object(mut fields) => {
+            fields.remove("schema");
+            fields
+        }
+        Value::Null => Map::new(),
+        other => Map::from_iter([("config".to_string(), other)]),
+    };
+    document("kringle.config/1", config)
+}
+
+/// Says that the process answers.
+pub(super) async fn live() -> Answer {
+    Ok("ok\n".into_response())
+}
+
+/// Says whether the node is part of a ring.
+pub(super) async fn ready(Extension(node): Extension<Handle>) -> Answer {
+    let status = ask(DEADLINE, node.summary()).await?.status;
+    match node.is_ready() {
+        true => Ok("ready\n".into_response()),
+        false => {
+            let detail = format!("this node is not part of a ring; its status is {status}");
+            Err(Problem::new(Kind::NotJoined, detail).with("node_status", status))
+        }
+    }
+}
+
+/// Returns the counters.
+pub(super) async fn metrics(Extension(node): Extension<Handle>) -> Answer {
+    let text = ask(DEADLINE, node.metrics()).await?;
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    Ok(([(CONTENT_TYPE, kind)], text).into_response())
+}

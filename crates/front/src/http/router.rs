@@ -1,0 +1,133 @@
+//! Which path does what.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, post};
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
+use tokio::sync::{Semaphore, watch};
+
+use super::answer::{Answer, finish};
+use super::guard::Guard;
+use super::{Options, admin, events, look, messages};
+use crate::errors::{Kind, Problem};
+use crate::target::Target;
+
+/// How many surveys of the ring run at a time.
+const SURVEYS: usize = 4;
+
+/// What all handlers share.
+pub(super) type Shared = Arc<Common>;
+
+pub(super) struct Common {
+    pub(super) options: Options,
+    pub(super) stop: watch::Receiver<()>,
+    pub(super) surveys: Semaphore,
+}
+
+/// Turns requests into answers.
+#[derive(Clone)]
+pub(super) struct Desk {
+    target: Target,
+    guard: Arc<Guard>,
+    router: TowerToHyperService<Router>,
+}
+
+impl Desk {
+    pub(super) fn new(target: Target, guard: Guard, options: Options, stop: watch::Receiver<()>) -> Desk {
+        let shared = Arc::new(Common { options, stop, surveys: Semaphore::new(SURVEYS) });
+        let router = TowerToHyperService::new(router().with_state(shared));
+        Desk { target, guard: Arc::new(guard), router }
+    }
+
+    /// Answers one request. The node is asked for once, so the whole answer is of one node.
+    pub(super) async fn answer<B>(&self, request: Request<B>) -> Response
+    where
+        B: hyper::body::Body<Data = axum::body::Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (node, path) = (self.target.get(), request.uri().path().to_owned());
+        let id = node.id();
+        let response = match self.guard.check(&request) {
+            Err(problem) => problem.into_response(),
+            Ok(()) => {
+                let mut request = request.map(Body::new);
+                request.extensions_mut().insert(node);
+                let answer: Result<Response, Infallible> = self.router.call(request).await;
+                answer.unwrap_or_else(|never| match never {})
+            }
+        };
+        finish(response, &path, id)
+    }
+}
+
+fn router() -> Router<Shared> {
+    Router::new()
+        .route("/", get(index))
+        .route("/livez", get(admin::live))
+        .route("/readyz", get(admin::ready))
+        .route("/metrics", get(admin::metrics))
+        .route("/v1/status", get(look::status))
+        .route("/v1/ring", get(look::ring))
+        .route("/v1/peers", get(look::own_peers))
+        .route("/v1/nodes", get(look::nodes))
+        .route("/v1/nodes/{id}", get(look::node))
+        .route("/v1/nodes/{id}/table", get(look::table))
+        .route("/v1/nodes/{id}/leafset", get(look::leaf_set))
+        .route("/v1/nodes/{id}/neighbours", get(look::neighbours))
+        .route("/v1/nodes/{id}/peers", get(look::peers))
+        .route("/v1/nodes/{id}/send", post(messages::send))
+        .route("/v1/lookup", get(messages::lookup))
+        .route("/v1/lookup/", get(messages::lookup))
+        .route("/v1/lookup/{key}", get(messages::lookup))
+        .route("/v1/route", post(messages::route))
+        .route("/v1/route/", post(messages::route))
+        .route("/v1/route/{key}", post(messages::route))
+        .route("/v1/cluster/join", post(admin::join))
+        .route("/v1/node/leave", post(admin::leave))
+        .route("/v1/node/stop", post(admin::stop))
+        .route("/v1/events", get(events::follow))
+        .route("/v1/tokens", get(admin::tokens).post(admin::new_token))
+        .route("/v1/tokens/{id}", delete(admin::revoke_token))
+        .route("/v1/config", get(admin::config))
+        .fallback(no_such_path)
+        .method_not_allowed_fallback(no_such_method)
+}
+
+async fn no_such_path() -> Problem {
+    Problem::new(Kind::NotFound, "there is no such path; GET / lists them")
+}
+
+async fn no_such_method() -> Problem {
+    Problem::new(Kind::Method, "this path does not answer to this method")
+}
+
+async fn index() -> Answer {
+    Ok(INDEX.into_response())
+}
+
+const INDEX: &str = "\
+This is a Kringle node. Everything below /v1 is JSON; problems are application/problem+json (RFC 9457).
+
+GET    /v1/status               this node and its ring       ?local=true ?limit=1024 ?deadline=2s
+GET    /v1/ring                 the nodes in ring order      ?limit= ?deadline=
+GET    /v1/peers                whom this node knows
+GET    /v1/nodes                ids and names                ?limit= ?deadline=
+GET    /v1/nodes/{id}           one node: id, start of an id, name, or self
+GET    /v1/nodes/{id}/table     its tables; also /leafset, /neighbours, /peers
+POST   /v1/nodes/{id}/send      the body, to its application ?purpose=16 ?deadline=2s
+GET    /v1/lookup/{key}         who answers for a key        ?trace=true ?replicas=3 ?deadline=2s; or /v1/lookup?id=
+POST   /v1/route/{key}          the body, to its application ?purpose=16 ?deadline=2s; or /v1/route?id=
+GET    /v1/events               what happens, as server-sent events  ?limit=
+POST   /v1/cluster/join         {\"seeds\":[\"host:port\"]}
+POST   /v1/node/leave           say goodbye and end
+POST   /v1/node/stop            end and come back later
+GET    /v1/tokens               join tokens; POST {\"lifetime\":\"1h\"} makes one, DELETE /v1/tokens/{id} revokes it
+GET    /v1/config               the settings
+GET    /livez /readyz /metrics  for whoever watches
+";

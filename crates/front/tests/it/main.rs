@@ -1,0 +1,9 @@
+//! Conversations with a port, byte for byte, over loopback and with real nodes behind it.
+
+mod client;
+mod connections;
+mod documents;
+mod events;
+mod messages;
+mod refusals;
+mod rings;

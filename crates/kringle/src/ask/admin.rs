@@ -1,0 +1,237 @@
+//! `join`, `leave`, `stop` and `token`: what changes a node or its ring.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::{Args, Subcommand};
+use kringle_runtime::Seed;
+use kringle_runtime::report::{Summary, TokenReport};
+use serde_json::{Value, json};
+
+use crate::client::{Asked, Client, segment};
+use crate::duration;
+use crate::failure::Failure;
+use crate::output::{Json, Manners};
+use crate::show::{Columns, Sheet, Width, event, share};
+
+#[derive(Debug, Args)]
+pub(crate) struct JoinArgs {
+    /// Where members of the ring listen for peers: HOST:PORT, or HOST for port 7400
+    #[arg(required = true, value_name = "ADDR")]
+    seeds: Vec<Seed>,
+    #[command(flatten)]
+    manners: Manners,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LeaveArgs {
+    /// Only say what would happen
+    #[arg(long)]
+    plan: bool,
+    /// Do not ask
+    #[arg(long, conflicts_with = "plan")]
+    yes: bool,
+    #[command(flatten)]
+    manners: Manners,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StopArgs {
+    #[command(flatten)]
+    manners: Manners,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TokenArgs {
+    #[command(subcommand)]
+    command: TokenCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum TokenCommand {
+    /// Make a token with which one node may join
+    New {
+        /// How long it can be used
+        #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration::read)]
+        ttl: Duration,
+        #[command(flatten)]
+        manners: Manners,
+    },
+    /// List the tokens this node has made
+    List {
+        #[command(flatten)]
+        columns: Columns,
+        #[command(flatten)]
+        manners: Manners,
+    },
+    /// Make a token useless
+    Revoke {
+        /// The token's id, as 'kringle token list' shows it
+        id: String,
+        #[command(flatten)]
+        manners: Manners,
+    },
+}
+
+/// Tells a node whom to join.
+pub(crate) fn join(asked: &Asked, args: &JoinArgs, json: Option<Json>) -> Result<String, Failure> {
+    let client = Client::new(asked, args.manners)?;
+    let seeds: Vec<String> = args.seeds.iter().map(ToString::to_string).collect();
+    let document = client.post_json("cluster/join", &json!({ "seeds": seeds }))?;
+    let note = format!("joining through {}; 'kringle status' shows how far it is", seeds.join(", "));
+    Ok(told(args.manners, json, &document, &note))
+}
+
+/// Says goodbye and ends the node, after showing what that means.
+pub(crate) fn leave(asked: &Asked, args: &LeaveArgs, json: Option<Json>) -> Result<String, Failure> {
+    let client = Client::new(asked, args.manners)?;
+    let me: Summary = client.read(&client.get("status?local=true")?, "/self")?;
+    let plan = plan(&me);
+    if args.plan {
+        let value = json!({ "schema": "kringle.plan/1", "node": me, "steps": plan });
+        return Ok(json.map_or_else(|| plan.join("\n") + "\n", |json| json.write(&value, "/steps")));
+    }
+    if !args.yes {
+        if !io::stdin().is_terminal() {
+            return Err(Failure::usage(
+                "leave asks before it acts, and there is nobody to ask",
+                "Look with --plan, then repeat it with --yes.",
+            ));
+        }
+        // A question has to be seen, however quiet the rest is.
+        Manners::default().note(&plan.join("\n"));
+        if !agreed()? {
+            return Err(Failure::failed("nothing was done", "Answer with y, or repeat it with --yes."));
+        }
+    }
+    let document = client.post_json("node/leave", &json!({}))?;
+    let done = if client.outlasts() { "has left" } else { "is still leaving" };
+    let note = format!("{} {done} the ring of {}", Width::of([], false).cut(&me.id), me.cluster);
+    Ok(told(args.manners, json, &document, &note))
+}
+
+fn plan(me: &Summary) -> Vec<String> {
+    let width = Width::of([me.left.as_deref(), me.right.as_deref()].into_iter().flatten(), false);
+    let name = me.name.as_ref().map_or(String::new(), |name| format!(" ({name})"));
+    let mut steps =
+        vec![format!("node {}{name} leaves the ring of cluster {}", width.cut(&me.id), me.cluster)];
+    let beside = |id: &Option<String>| id.as_deref().map(|id| width.cut(id).to_owned());
+    steps.push(match (beside(&me.left), beside(&me.right)) {
+        (Some(left), Some(right)) if left != right => {
+            format!("its {} of the ring goes to its neighbours {left} and {right}", share(me.share))
+        }
+        (Some(only), _) | (_, Some(only)) => format!("its {} of the ring goes to {only}", share(me.share)),
+        (None, None) => "it is the only node: the ring is gone with it".into(),
+    });
+    steps.push("its peers forget it, and the process ends".into());
+    steps
+}
+
+fn agreed() -> Result<bool, Failure> {
+    let _ = write!(io::stderr(), "Leave? [y/N] ");
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer).map_err(|error| {
+        Failure::failed(format!("cannot read the answer: {error}"), "Repeat it with --yes.")
+    })?;
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
+/// Ends a node without a goodbye.
+pub(crate) fn stop(asked: &Asked, args: &StopArgs, json: Option<Json>) -> Result<String, Failure> {
+    let client = Client::new(asked, args.manners)?;
+    let document = client.post_json("node/stop", &json!({}))?;
+    let done = if client.outlasts() { "stopped" } else { "still stopping" };
+    let note = format!("{done}; started again with the same --data, it comes back as the same node");
+    Ok(told(args.manners, json, &document, &note))
+}
+
+/// Makes, lists and revokes tokens.
+pub(crate) fn token(asked: &Asked, args: &TokenArgs, json: Option<Json>) -> Result<String, Failure> {
+    match &args.command {
+        TokenCommand::New { ttl, manners } => {
+            let client = Client::new(asked, *manners)?;
+            let document = client.post_json("tokens", &json!({ "lifetime": duration::exact(*ttl) }))?;
+            if let Some(json) = json {
+                return Ok(json.write(&document, ""));
+            }
+            let token: String = client.read(&document, "/token")?;
+            manners
+                .note("for one node; only this node takes it: kringle start --join HOST:PORT --token TOKEN");
+            Ok(format!("{token}\n"))
+        }
+        TokenCommand::List { columns, manners } => {
+            let client = Client::new(asked, *manners)?;
+            let document = client.get("tokens")?;
+            let tokens: Vec<TokenReport> = client.read(&document, "/tokens")?;
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+            Ok(json.map_or_else(|| list(&tokens, *columns, now), |json| json.write(&document, "/tokens")))
+        }
+        TokenCommand::Revoke { id, manners } => {
+            let client = Client::new(asked, *manners)?;
+            let document = client.delete(&format!("tokens/{}", segment(id.as_bytes())))?;
+            Ok(told(*manners, json, &document, &format!("token {id} can not be used any more")))
+        }
+    }
+}
+
+fn list(tokens: &[TokenReport], columns: Columns, now: u64) -> String {
+    let mut sheet = Sheet::new(&["ID", "STATE", "EXPIRES"]);
+    for token in tokens {
+        let expires = match token.expires.checked_sub(now) {
+            Some(left) if left > 0 && !columns.long => {
+                format!("in {}", duration::rough(Duration::from_secs(left)))
+            }
+            _ => event::timestamp(token.expires.saturating_mul(1000)),
+        };
+        let over = token.state == "open" && token.expires <= now;
+        let state = if over { "expired".into() } else { token.state.clone() };
+        sheet.row(vec![token.id.clone(), state, expires]);
+    }
+    sheet.text(columns)
+}
+
+/// Tells the outcome: a document to programs, a note to people.
+fn told(manners: Manners, json: Option<Json>, document: &Value, note: &str) -> String {
+    if let Some(json) = json {
+        return if document.is_null() { String::new() } else { json.write(document, "") };
+    }
+    manners.note(note);
+    String::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::show::samples::{id, summary};
+
+    #[test]
+    fn the_plan_says_who_takes_over() {
+        let mut me = summary("33aa", Some("c"), 7400);
+        assert_eq!(
+            plan(&me),
+            [
+                "node 33aa00 (c) leaves the ring of cluster demo",
+                "its 25.0% of the ring goes to its neighbours 0af3c1 and 1d77e0",
+                "its peers forget it, and the process ends",
+            ]
+        );
+        me.right = Some(id("0af3c1"));
+        assert_eq!(plan(&me)[1], "its 25.0% of the ring goes to 0af3c1");
+        (me.left, me.right) = (None, None);
+        assert_eq!(plan(&me)[1], "it is the only node: the ring is gone with it");
+    }
+
+    #[test]
+    fn tokens_show_how_long_they_last() {
+        let token =
+            |id: &str, expires, state: &str| TokenReport { id: id.into(), expires, state: state.into() };
+        let tokens = [token("t1", 4_600, "open"), token("t2", 900, "open"), token("t3", 4_600, "used")];
+        let text = "\
+ID  STATE    EXPIRES
+t1  open     in 1h00m
+t2  expired  1970-01-01T00:15:00.000Z
+t3  used     in 1h00m
+";
+        assert_eq!(list(&tokens, Columns::default(), 1_000), text);
+    }
+}

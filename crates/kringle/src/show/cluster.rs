@@ -1,0 +1,269 @@
+//! `status`, `ring` and `peers`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+use kringle_runtime::report::{Peer, Summary, Survey};
+
+use super::{Columns, Sheet, Width, count, rtt, share, uptime};
+
+/// What is known of a ring: this node, and the others if it asked around.
+pub(crate) struct Cluster<'a> {
+    /// The node that was asked.
+    pub(crate) me: &'a Summary,
+    /// What it found.
+    pub(crate) survey: Option<&'a Survey>,
+    /// Round trips from it, by id.
+    pub(crate) trips: BTreeMap<String, u32>,
+}
+
+/// Writes the health of a cluster on one screen.
+pub(crate) fn status(cluster: &Cluster<'_>, columns: Columns) -> String {
+    let me = cluster.me;
+    let nodes = cluster.survey.map_or(std::slice::from_ref(me), |survey| survey.nodes.as_slice());
+    let suspects = suspects(nodes);
+    let silent = cluster.survey.map_or(&[][..], |survey| survey.silent.as_slice());
+    let all = nodes.iter().map(|node| node.id.as_str()).chain(silent.iter().map(String::as_str));
+    let width = Width::of(all, columns.long);
+    let mut sheet = Sheet::new(&["ID", "NAME", "ADDRESS", "STATE", ">OWNS", ">RTT", ">UPTIME", "VERSION"]);
+    let mut rows: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for node in nodes {
+        let mut cells = vec![
+            width.cut(&node.id).to_owned(),
+            name(node),
+            address(&node.endpoints),
+            state(node, &suspects).into(),
+            share(node.share),
+            rtt(cluster.trips.get(&node.id).copied()),
+            uptime(node.uptime_ms),
+            node.version.clone(),
+        ];
+        cells.extend((node.id == me.id).then(|| "*".to_owned()));
+        rows.insert(&node.id, cells);
+    }
+    for id in silent {
+        let mut cells = vec![width.cut(id).to_owned(), "-".into(), "-".into(), "DOWN".into()];
+        cells.extend(std::iter::repeat_n("-".to_owned(), 4));
+        rows.insert(id, cells);
+    }
+    rows.into_values().for_each(|cells| sheet.row(cells));
+    if columns.no_header {
+        return sheet.text(columns);
+    }
+    format!(
+        "cluster  {}   {} b={} L={}   {}\nring     {}\n\n{}* this node.   Next: kringle ring, kringle peers, kringle trace KEY\n",
+        me.cluster,
+        me.overlay,
+        me.base,
+        me.leaf_set,
+        tally(nodes, &suspects, silent.len()),
+        wholeness(cluster),
+        sheet.text(columns)
+    )
+}
+
+/// Writes the nodes in ring order, with what each answers for.
+pub(crate) fn ring(survey: &Survey, columns: Columns) -> String {
+    let width = Width::of(survey.nodes.iter().map(|node| node.id.as_str()), columns.long);
+    let suspects = suspects(&survey.nodes);
+    let mut sheet = Sheet::new(&["ID", "NAME", "ADDRESS", "STATE", ">OWNS", "FROM", "TO"]);
+    for node in &survey.nodes {
+        let (from, to) = match &node.range {
+            Some((from, to)) => (width.cut(from).to_owned(), width.cut(to).to_owned()),
+            None if node.share > 0.5 => ("all".into(), "all".into()),
+            None => ("-".into(), "-".into()),
+        };
+        let mut cells = vec![
+            width.cut(&node.id).to_owned(),
+            name(node),
+            address(&node.endpoints),
+            state(node, &suspects).into(),
+            share(node.share),
+            from,
+            to,
+        ];
+        cells.extend((node.id == survey.by).then(|| "*".to_owned()));
+        sheet.row(cells);
+    }
+    let mut text = sheet.text(columns);
+    if !columns.no_header {
+        let silent: Vec<&str> = survey.silent.iter().map(|id| width.cut(id)).collect();
+        if !silent.is_empty() {
+            text.push_str(&format!("no answer from  {}\n", silent.join("  ")));
+        }
+        if survey.cut {
+            text.push_str("there are more nodes than were asked\n");
+        }
+    }
+    text
+}
+
+/// Writes whom a node knows.
+pub(crate) fn peers(peers: &[Peer], columns: Columns) -> String {
+    let width = Width::of(peers.iter().map(|peer| peer.id.as_str()), columns.long);
+    let mut sheet = Sheet::new(&["ID", "ADDRESS", "STATE", ">RTT", "LINK", "KEPT-AS"]);
+    for peer in peers {
+        sheet.row(vec![
+            width.cut(&peer.id).to_owned(),
+            address(&peer.endpoints),
+            if peer.state == "suspect" { "SUSPECT".into() } else { peer.state.clone() },
+            rtt(peer.rtt_us),
+            if peer.connected { "open" } else { "-" }.into(),
+            peer.roles.join(","),
+        ]);
+    }
+    let text = sheet.text(columns);
+    if peers.is_empty() && !columns.no_header { format!("{text}nobody: this node is alone\n") } else { text }
+}
+
+fn suspects(nodes: &[Summary]) -> BTreeSet<&str> {
+    nodes.iter().flat_map(|node| node.suspects.iter().map(String::as_str)).collect()
+}
+
+/// Returns the word for a node's state. Healthy ones are in lower case.
+fn state<'a>(node: &'a Summary, suspects: &BTreeSet<&str>) -> &'a str {
+    match node.status.as_str() {
+        _ if suspects.contains(node.id.as_str()) => "SUSPECT",
+        "ready" if node.entitled => "up",
+        // Part of the ring, but its neighbours have not leased it the right to deliver.
+        "ready" => "unleased",
+        "isolated" => "ISOLATED",
+        other => other,
+    }
+}
+
+fn tally(nodes: &[Summary], suspects: &BTreeSet<&str>, down: usize) -> String {
+    let suspect = nodes.iter().filter(|node| suspects.contains(node.id.as_str())).count();
+    let up = nodes.iter().filter(|node| state(node, suspects) == "up").count();
+    let others = nodes.len() - up - suspect;
+    let others = if others > 0 { format!(", {others} not ready") } else { String::new() };
+    let ups = if down > 0 {
+        format!("{up} of {} up", count(nodes.len() + down, "node"))
+    } else {
+        format!("{} up", count(up, "node"))
+    };
+    format!("{ups}{others}, {suspect} suspect, {down} {}", if down > 0 { "DOWN" } else { "down" })
+}
+
+fn wholeness(cluster: &Cluster<'_>) -> String {
+    match cluster.survey {
+        None => format!("this node is {}; nobody else was asked", cluster.me.status),
+        Some(survey) if survey.whole => "whole  (all ring neighbours agree)".into(),
+        Some(survey) if survey.cut => {
+            format!("larger than the {} that were asked", count(survey.nodes.len(), "node"))
+        }
+        Some(survey) if !survey.silent.is_empty() => {
+            format!("NOT whole  ({} did not answer)", count(survey.silent.len(), "node"))
+        }
+        Some(survey) if survey.nodes.iter().any(|node| node.status != "ready") => {
+            "not whole yet  (somebody is not ready)".into()
+        }
+        Some(_) => "NOT whole  (ring neighbours disagree; look again in a few seconds)".into(),
+    }
+}
+
+fn name(node: &Summary) -> String {
+    node.name.clone().unwrap_or_else(|| "-".into())
+}
+
+/// Returns the first address, and how many more there are.
+pub(super) fn address(endpoints: &[SocketAddr]) -> String {
+    match endpoints {
+        [] => "-".into(),
+        [only] => only.to_string(),
+        [first, rest @ ..] => format!("{first}+{}", rest.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{id, summary, survey};
+    use super::*;
+
+    fn shown(survey: &Survey) -> String {
+        let me = summary("1d77e0", Some("demo-2"), 7402);
+        let trips = BTreeMap::from([(id("0af3c1"), 120)]);
+        status(&Cluster { me: &me, survey: Some(survey), trips }, Columns::default())
+    }
+
+    #[test]
+    fn a_healthy_cluster_fits_on_a_screen() {
+        let text = "\
+cluster  demo   pastry b=4 L=8   3 nodes up, 0 suspect, 0 down
+ring     whole  (all ring neighbours agree)
+
+ID      NAME    ADDRESS         STATE   OWNS     RTT  UPTIME  VERSION
+0af3c1  demo-7  127.0.0.1:7407  up     25.0%  0.12ms   2m14s  0.1.0
+1d77e0  demo-2  127.0.0.1:7402  up     25.0%       -   2m14s  0.1.0 *
+a3b90c  -       127.0.0.1:7411  up     25.0%       -   2m14s  0.1.0
+* this node.   Next: kringle ring, kringle peers, kringle trace KEY
+";
+        assert_eq!(shown(&survey()), text);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_first() {
+        let mut survey = survey();
+        survey.whole = false;
+        survey.silent = vec![id("6b2e9f")];
+        survey.nodes[0].suspects = vec![id("a3b90c")];
+        let text = shown(&survey);
+        assert!(
+            text.starts_with("cluster  demo   pastry b=4 L=8   2 of 4 nodes up, 1 suspect, 1 DOWN\n"),
+            "{text}"
+        );
+        assert!(text.contains("\nring     NOT whole  (1 node did not answer)\n"), "{text}");
+        assert!(
+            text.contains("\n6b2e9f  -       -               DOWN         -       -       -  -\n"),
+            "{text}"
+        );
+        assert!(text.contains("SUSPECT"), "{text}");
+    }
+
+    #[test]
+    fn a_node_that_asked_nobody_shows_itself() {
+        let mut me = summary("1d77e0", None, 7402);
+        (me.status, me.entitled) = ("joining".into(), false);
+        let cluster = Cluster { me: &me, survey: None, trips: BTreeMap::new() };
+        let text = status(&cluster, Columns::default());
+        assert!(
+            text.contains("0 nodes up, 1 not ready, 0 suspect, 0 down\nring     this node is joining;"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn the_ring_shows_who_answers_for_what() {
+        let mut survey = survey();
+        survey.nodes.truncate(2);
+        survey.nodes[1].range = None;
+        survey.nodes[1].share = 0.0;
+        let text = "\
+ID      NAME    ADDRESS         STATE   OWNS  FROM    TO
+0af3c1  demo-7  127.0.0.1:7407  up     25.0%  000000  400000
+1d77e0  demo-2  127.0.0.1:7402  up      0.0%  -       - *
+";
+        assert_eq!(ring(&survey, Columns::default()), text);
+        let wide = ring(&survey, Columns { no_header: true, long: true });
+        assert!(wide.starts_with(&id("0af3c1")) && wide.lines().count() == 2, "{wide}");
+    }
+
+    #[test]
+    fn peers_are_shown_with_their_places() {
+        let peer = Peer {
+            id: id("a3b90c"),
+            incarnation: 1,
+            endpoints: vec![([10, 0, 0, 1], 7400).into(), ([10, 0, 0, 2], 7400).into()],
+            rtt_us: Some(15_000),
+            state: "suspect".into(),
+            connected: true,
+            roles: vec!["left".into(), "table".into()],
+        };
+        let text = "\
+ID      ADDRESS          STATE     RTT  LINK  KEPT-AS
+a3b90c  10.0.0.1:7400+1  SUSPECT  15ms  open  left,table
+";
+        assert_eq!(peers(&[peer], Columns::default()), text);
+        assert!(peers(&[], Columns::default()).ends_with("nobody: this node is alone\n"));
+    }
+}

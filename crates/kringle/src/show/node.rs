@@ -1,0 +1,203 @@
+//! `node` and `table`: one node, and the tables it keeps.
+
+use kringle_core::id::Id;
+use kringle_runtime::report::{Entry, Summary, Tables};
+
+use super::{Columns, Sheet, Width, count, rtt, share, uptime};
+use crate::notation::Notation;
+use crate::table::{self, State};
+
+/// Digits of a shortened id, in bits.
+const SHORT_BITS: u8 = 24;
+
+/// Writes everything a node tells about itself.
+pub(crate) fn details(node: &Summary) -> String {
+    let missing = || "-".to_owned();
+    let endpoints: Vec<String> = node.endpoints.iter().map(ToString::to_string).collect();
+    let entitled = if node.entitled { "may deliver" } else { "may not deliver" };
+    let range = match &node.range {
+        Some((from, to)) => format!("{from} up to, not with, {to}"),
+        None if node.share > 0.5 => "the whole ring".into(),
+        None => "nothing".into(),
+    };
+    let lines = [
+        ("id", node.id.clone()),
+        ("name", node.name.clone().unwrap_or_else(missing)),
+        ("cluster", node.cluster.clone()),
+        ("overlay", format!("{} b={} L={} {}", node.overlay, node.base, node.leaf_set, node.ownership)),
+        ("state", format!("{}, {entitled}", node.status)),
+        ("uptime", format!("{}, incarnation {}", uptime(node.uptime_ms), node.incarnation)),
+        ("peers at", endpoints.join("  ")),
+        ("clients at", node.client.clone().unwrap_or_else(missing)),
+        ("region", node.region.clone().unwrap_or_else(missing)),
+        ("owns", format!("{} of the ring", share(node.share))),
+        ("from", range),
+        ("left", node.left.clone().unwrap_or_else(missing)),
+        ("right", node.right.clone().unwrap_or_else(missing)),
+        (
+            "knows",
+            format!(
+                "{}, {} in the leaf set, {} open",
+                count(node.known, "node"),
+                node.leaves,
+                count(node.connections, "connection")
+            ),
+        ),
+        ("suspects", if node.suspects.is_empty() { "nobody".into() } else { node.suspects.join("  ") }),
+        ("version", node.version.clone()),
+    ];
+    lines.map(|(name, text)| format!("{name:11} {text}").trim_end().to_owned() + "\n").concat()
+}
+
+/// Writes a node's tables as the Pastry paper draws them. `None` if they are no tables of a node.
+pub(crate) fn tables(tables: &Tables, long: bool) -> Option<String> {
+    let id = |text: &String| text.parse::<Id>().ok();
+    let ids = |entries: &[Entry]| entries.iter().map(|entry| id(&entry.id)).collect::<Option<Vec<Id>>>();
+    let (me, left, right) = (id(&tables.id)?, ids(&tables.left)?, ids(&tables.right)?);
+    let neighbours = ids(&tables.neighbours)?;
+    let mut rows: Vec<Vec<(u8, Id)>> = Vec::new();
+    for cell in &tables.cells {
+        let row = usize::from(cell.row);
+        rows.resize_with(rows.len().max(row + 1), Vec::new);
+        rows[row].push((cell.column, id(&cell.holder.id)?));
+    }
+    let base = kringle_core::id::Base::new(tables.base)?;
+    let digits = base.digits();
+    let held = rows.iter().flatten().map(|(_, id)| *id);
+    let all: Vec<Id> = held.chain(left.clone()).chain(right.clone()).chain(neighbours.clone()).collect();
+    let shown = if long { digits } else { enough(me, &all, base, rows.len()) };
+    // A side that is not full has run out of nodes, and a full one may meet the other.
+    let side = usize::from(tables.leaf_set / 2);
+    let whole = left.len() < side || left.iter().any(|leaf| right.contains(leaf));
+    Some(table::draw(&State {
+        notation: Notation::new(tables.base, shown)?,
+        digits,
+        me,
+        leaf_set: tables.leaf_set,
+        neighbourhood: tables.neighbourhood,
+        left,
+        right,
+        whole,
+        rows,
+        neighbours,
+    }))
+}
+
+/// Returns how many digits tell these apart and show every row.
+fn enough(me: Id, others: &[Id], base: kringle_core::id::Base, rows: usize) -> u8 {
+    let mut all: Vec<Id> = others.iter().copied().chain([me]).collect();
+    all.sort_unstable();
+    all.dedup();
+    let shared = all.windows(2).map(|pair| pair[0].shared_digits(pair[1], base)).max().unwrap_or(0);
+    let rows = u8::try_from(rows).unwrap_or(u8::MAX);
+    let least = SHORT_BITS.div_ceil(base.bits());
+    least.max(shared.saturating_add(1)).max(rows.saturating_add(2)).min(base.digits())
+}
+
+/// Writes the leaf set with round trips, in ring order.
+pub(crate) fn leaf_set(tables: &Tables, columns: Columns) -> String {
+    let all = tables.left.iter().chain(&tables.right).map(|entry| entry.id.as_str());
+    let width = Width::of(all.chain([tables.id.as_str()]), columns.long);
+    let mut sheet = Sheet::new(&[">PLACE", "ID", ">RTT"]);
+    let number = |at: usize, sign: char| format!("{sign}{}", at + 1);
+    for (at, entry) in tables.left.iter().enumerate().rev() {
+        sheet.row(vec![number(at, '-'), width.cut(&entry.id).to_owned(), rtt(entry.rtt_us)]);
+    }
+    sheet.row(vec!["0".into(), width.cut(&tables.id).to_owned(), "-".into(), "*".into()]);
+    for (at, entry) in tables.right.iter().enumerate() {
+        sheet.row(vec![number(at, '+'), width.cut(&entry.id).to_owned(), rtt(entry.rtt_us)]);
+    }
+    sheet.text(columns)
+}
+
+/// Writes the neighbourhood set with round trips, nearest first.
+pub(crate) fn neighbours(tables: &Tables, columns: Columns) -> String {
+    let width = Width::of(tables.neighbours.iter().map(|entry| entry.id.as_str()), columns.long);
+    let mut sheet = Sheet::new(&["ID", ">RTT"]);
+    for entry in &tables.neighbours {
+        sheet.row(vec![width.cut(&entry.id).to_owned(), rtt(entry.rtt_us)]);
+    }
+    sheet.text(columns)
+}
+
+#[cfg(test)]
+mod tests {
+    use kringle_runtime::report::Cell;
+
+    use super::super::samples::{id, summary};
+    use super::*;
+
+    fn entry(start: &str, rtt_us: Option<u32>) -> Entry {
+        Entry { id: id(start), rtt_us }
+    }
+
+    fn sample() -> Tables {
+        let cell =
+            |row, column, start: &str| Cell { row, column, holder: entry(start, None), spares: Vec::new() };
+        Tables {
+            id: id("1d77e0"),
+            base: 4,
+            leaf_set: 8,
+            neighbourhood: 8,
+            left: vec![entry("0af3c1", Some(210)), entry("a3b90c", None)],
+            right: vec![entry("a3b90c", None), entry("0af3c1", Some(210))],
+            cells: vec![cell(0, 0, "0af3c1"), cell(0, 10, "a3b90c")],
+            neighbours: vec![entry("0af3c1", Some(210))],
+        }
+    }
+
+    #[test]
+    fn a_running_nodes_tables_look_like_a_teaching_nodes() {
+        let text = "\
+Node 1d77e0   base 16 (b=4)   digits 32   leaf set L=8   neighbourhood M=8
+
+Leaf set      SMALLER   LARGER
+              0af3c1    a3b90c
+              a3b90c    0af3c1
+              the whole ring fits, so the sides overlap
+
+Routing table
+ row  occupied cells; the node's own digit in brackets
+  0   -0-af3c1   (1)        -a-3b90c
+  1   (d)
+  ...
+
+Neighbourhood set
+              0af3c1
+";
+        assert_eq!(tables(&sample(), false).unwrap(), text);
+        assert!(tables(&sample(), true).unwrap().contains(&id("1d77e0")));
+        let broken = Tables { id: "nobody".into(), ..sample() };
+        assert_eq!(tables(&broken, false), None);
+    }
+
+    #[test]
+    fn ids_are_long_enough_for_the_deepest_row() {
+        let mut deep = sample();
+        deep.cells.push(Cell { row: 9, column: 1, holder: entry("1d77e00001", None), spares: Vec::new() });
+        let text = tables(&deep, false).unwrap();
+        assert!(text.contains("\n  9   (0)              1d77e0000-1-00"), "{text}");
+    }
+
+    #[test]
+    fn the_leaf_set_is_in_ring_order() {
+        let text = "\
+PLACE  ID         RTT
+   -2  a3b90c       -
+   -1  0af3c1  0.21ms
+    0  1d77e0       - *
+   +1  a3b90c       -
+   +2  0af3c1  0.21ms
+";
+        assert_eq!(leaf_set(&sample(), Columns::default()), text);
+        assert_eq!(neighbours(&sample(), Columns::default()), "ID         RTT\n0af3c1  0.21ms\n");
+    }
+
+    #[test]
+    fn details_name_everything() {
+        let text = details(&summary("1d77e0", Some("demo-2"), 7402));
+        assert!(text.contains("state       ready, may deliver\n"), "{text}");
+        assert!(text.contains("knows       2 nodes, 2 in the leaf set, 2 connections open\n"), "{text}");
+        assert!(text.lines().all(|line| line == line.trim_end()));
+    }
+}
