@@ -675,7 +675,12 @@ impl Driver {
             out.extend_from_slice(&header);
             out.extend_from_slice(word);
         });
-        link.close(queued.is_some());
+        match (last.why, queued) {
+            (_, None) => link.close(false),
+            // The peer may have said something over it before it hears this.
+            (Why::Orderly, Some(_)) => link.linger(),
+            (_, Some(_)) => link.close(true),
+        }
     }
 
     /// Handles a last word of a peer.
