@@ -6,9 +6,11 @@
 
 mod ring;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use kringle_core::config::Settings;
+use kringle_core::dice::{Dice, SeededDice};
 use kringle_core::id::NodeId;
 use kringle_runtime::transport::mem::Hub;
 use kringle_runtime::{Builder, Handle, Seed};
@@ -27,6 +29,8 @@ const PARTS: [&str; 6] = ["form", "throughput", "latency", "idle", "crash", "mem
 const USAGE: &str = "usage: bench_node [PART].. [--seed S] [--seconds N] [--json]";
 /// Bytes of a routed message, and of a bare round trip.
 const BYTES: usize = 100;
+/// Nodes of one process started side by side.
+const WAVE: usize = 32;
 /// A question that took longer than this, or failed, shows that a crash is not over.
 const SLOW: Duration = Duration::from_millis(250);
 /// How long the questions around a crash may take.
@@ -220,10 +224,11 @@ fn idle(table: &Table, time: Duration) {
         nodes.iter().map(|node| expect(node.counter("kringle_bytes_sent_total"))).collect()
     };
     let cpu = || -> Vec<Duration> { nodes.iter().filter_map(Process::processor).collect() };
-    let (start, sent, used) = (Instant::now(), bytes(), cpu());
+    let kinds = || -> Vec<BTreeMap<String, u64>> { nodes.iter().map(|node| expect(node.sent())).collect() };
+    let (start, said, sent, used) = (Instant::now(), kinds(), bytes(), cpu());
     std::thread::sleep(time);
-    let (used_after, sent_after) = (cpu(), bytes());
     let seconds = start.elapsed().as_secs_f64();
+    let (used_after, sent_after, said_after) = (cpu(), bytes(), kinds());
     let rates: Vec<f64> = sent.iter().zip(&sent_after).map(|(a, b)| (b - a) as f64 / seconds).collect();
     let loads: Vec<f64> =
         used.iter().zip(&used_after).map(|(a, b)| (*b - *a).as_secs_f64() * 1e3 / seconds).collect();
@@ -237,16 +242,24 @@ fn idle(table: &Table, time: Duration) {
     table.note("  the busiest", worst(&loads), "ms/s");
     table.row("idle, 64 nodes: resident memory, each", mean(&resident), "MiB", "12 MiB", "8 MiB");
     table.note("  the largest", worst(&resident), "MiB");
+    for (name, of) in [("RssAnon:", "  of that its own"), ("RssFile:", "  of that the program, shared")] {
+        let all: Vec<f64> = nodes
+            .iter()
+            .filter_map(|node| node.memory(name))
+            .map(|bytes| bytes as f64 / f64::from(1 << 20))
+            .collect();
+        table.note(of, mean(&all), "MiB");
+    }
     let connections = expect(nodes[0].summary()).connections;
     table.note("  connections of the first", connections as f64, "");
-    if let Ok(text) = nodes[0].ask::<String>(Ask::Metrics) {
-        let mut kinds: Vec<(u64, &str)> = text
-            .lines()
-            .filter_map(|line| line.strip_prefix("kringle_messages_sent_total")?.rsplit_once(' '))
-            .filter_map(|(kind, count)| Some((count.parse().ok()?, kind)))
-            .collect();
-        kinds.sort_unstable_by(|a, b| b.cmp(a));
-        eprintln!("sent by the first since it started: {:?}", &kinds[..kinds.len().min(8)]);
+    let kinds = said_after.iter().flatten().map(|(kind, _)| kind).collect::<BTreeSet<_>>();
+    let total =
+        |said: &[BTreeMap<String, u64>], kind: &str| said.iter().filter_map(|of| of.get(kind)).sum::<u64>();
+    let mut said: Vec<(u64, &String)> =
+        kinds.into_iter().map(|kind| (total(&said_after, kind) - total(&said, kind), kind)).collect();
+    said.sort_unstable_by(|a, b| b.cmp(a));
+    for (count, kind) in said.into_iter().take(6) {
+        table.note(&format!("  {kind} messages, each"), count as f64 / nodes.len() as f64 / seconds, "/s");
     }
 }
 
@@ -306,8 +319,15 @@ fn memory(table: &Table, seed: u64) {
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string()),
         );
         let took = tokio::task::LocalSet::new().block_on(&runtime, form_in_memory(1000, &settings, seed));
-        let (ready, right) = expect(took);
         let name = format!("1,000 nodes in one process, {name}");
+        let (ready, right) = match took {
+            Ok(times) => times,
+            Err(why) => {
+                eprintln!("{name}: {why}");
+                table.row(&format!("{name}: not formed within"), LONG.as_secs_f64(), "s", asked, "");
+                continue;
+            }
+        };
         table.row(&format!("{name}: lookups right"), right.as_secs_f64(), "s", asked, "");
         table.note("  all ready", ready.as_secs_f64(), "s");
         let resident = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
@@ -324,37 +344,43 @@ async fn form_in_memory(
     let hub = Hub::new();
     let start = Instant::now();
     let mut nodes: Vec<Handle> = Vec::new();
-    for at in 0..count {
-        let seeds = nodes.first().map(|first| Seed::Address(first.info().bound[0]));
-        let builder = Builder::new("bench").settings(settings.clone()).memory(&hub).join(seeds);
-        nodes.push(builder.start_here().await.map_err(|error| error.to_string())?);
-        if at % 64 == 63 {
-            tokio::task::yield_now().await;
+    let mut dice = SeededDice::new(seed);
+    while nodes.len() < count {
+        // As many at a time as there are already, up to a limit: they all share one processor.
+        let wave = nodes.len().clamp(1, WAVE).min(count - nodes.len());
+        let members = nodes.len();
+        for _ in 0..wave {
+            let seeds = (members > 0).then(|| Seed::Address(nodes[dice.below(members)].info().bound[0]));
+            let builder = Builder::new("bench").settings(settings.clone()).memory(&hub).join(seeds);
+            nodes.push(builder.start_here().await.map_err(|error| error.to_string())?);
         }
-    }
-    for (at, node) in nodes.iter().enumerate() {
-        let left = LONG.saturating_sub(start.elapsed());
-        if tokio::time::timeout(left, node.ready()).await.is_err() {
-            let ready = nodes.iter().filter(|node| node.is_ready()).count();
-            return Err(format!("node {at} is not ready after {LONG:?}; {ready} of {count} are"));
+        for node in &nodes[members..] {
+            let left = LONG.saturating_sub(start.elapsed());
+            if tokio::time::timeout(left, node.ready()).await.is_err() {
+                let ready = nodes.iter().filter(|node| node.is_ready()).count();
+                return Err(format!("only {ready} of {} nodes are ready after {LONG:?}", nodes.len()));
+            }
+        }
+        if nodes.len() % 100 < wave {
+            eprintln!("{} nodes ready after {:?}", nodes.len(), start.elapsed());
         }
     }
     let ready = start.elapsed();
     eprintln!("{count} nodes ready after {ready:?}");
     loop {
-        let mut wrong = 0;
+        let mut asking = tokio::task::JoinSet::new();
         for (node, key) in nodes.iter().zip(Keys::new(seed)) {
-            let right = nearest(nodes.iter().map(Handle::id), key);
-            let found = node.lookup(key, Duration::from_secs(5)).await;
-            let is_right = |found: kringle_runtime::report::Found| {
-                found.is_final && Some(found.root) == right.map(|id| id.to_string())
-            };
-            wrong += usize::from(!found.is_ok_and(is_right));
+            let (node, right) = (node.clone(), nearest(nodes.iter().map(Handle::id), key));
+            asking.spawn_local(async move {
+                let found = node.lookup(key, Duration::from_secs(5)).await;
+                found.is_ok_and(|found| found.is_final && Some(found.root) == right.map(|id| id.to_string()))
+            });
         }
+        let wrong = asking.join_all().await.iter().filter(|right| !**right).count();
         if wrong == 0 {
             break;
         }
-        eprintln!("{wrong} lookups are not right yet");
+        eprintln!("{wrong} lookups are not right after {:?}", start.elapsed());
         if start.elapsed() > LONG {
             return Err(format!("{wrong} of {count} lookups are not right after {LONG:?}"));
         }

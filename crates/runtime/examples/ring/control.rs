@@ -1,6 +1,6 @@
 //! Starts nodes as processes, asks them, and ends them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -202,6 +202,17 @@ impl Process {
         value.and_then(|value| value.trim().parse().ok()).ok_or_else(|| format!("no counter {name}"))
     }
 
+    /// Returns how many messages of each kind it has sent.
+    pub(crate) fn sent(&self) -> Result<BTreeMap<String, u64>, String> {
+        let text: String = self.ask(Ask::Metrics)?;
+        let of_kind = |line: &str| {
+            let (kind, count) =
+                line.strip_prefix("kringle_messages_sent_total{kind=\"")?.split_once("\"} ")?;
+            Some((kind.to_string(), count.parse().ok()?))
+        };
+        Ok(text.lines().filter_map(of_kind).collect())
+    }
+
     /// Sends a signal. Returns when, by the machine's clock.
     pub(crate) fn signal(&self, signal: Signal) -> u64 {
         let at = now();
@@ -241,8 +252,13 @@ impl Process {
 
     /// Resident memory in bytes.
     pub(crate) fn resident(&self) -> Option<u64> {
+        self.memory("VmRSS:")
+    }
+
+    /// A kind of memory in bytes, by its name in `/proc/PID/status`.
+    pub(crate) fn memory(&self, name: &str) -> Option<u64> {
         let text = std::fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
-        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
         line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
     }
 
