@@ -675,12 +675,7 @@ impl Driver {
             out.extend_from_slice(&header);
             out.extend_from_slice(word);
         });
-        match (last.why, queued) {
-            (_, None) => link.close(false),
-            // The peer may have said something over it before it hears this.
-            (Why::Orderly, Some(_)) => link.linger(),
-            (_, Some(_)) => link.close(true),
-        }
+        link.close(queued.is_some());
     }
 
     /// Handles a last word of a peer.

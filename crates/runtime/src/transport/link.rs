@@ -6,14 +6,12 @@ use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use kringle_core::contact::{Addr, Contact};
 use kringle_core::id::NodeId;
 use kringle_core::message::Nonce;
 use kringle_core::time::Time;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Sleep, sleep};
 
 use super::stream::Stream;
 
@@ -21,8 +19,6 @@ use super::stream::Stream;
 pub(crate) const QUEUE_MAX: usize = 8 << 20;
 /// Bytes read at once.
 pub(crate) const READ: usize = 64 * 1024;
-/// How long a peer has to close its end of a connection that is not needed any more.
-const LINGER: Duration = Duration::from_secs(2);
 /// A buffer that grew beyond this is given back when it is empty.
 const KEEP: usize = 16 * 1024;
 
@@ -61,8 +57,6 @@ struct Out {
 enum State {
     #[default]
     Open,
-    /// What is queued still leaves, and what the peer has sent still arrives, until it closes its end.
-    Lingering,
     /// What is queued still leaves, then the connection ends.
     Draining,
     /// The connection ends now.
@@ -160,17 +154,6 @@ impl Link {
         }
     }
 
-    /// Ends the link when the peer, told to, has closed its end: what it sent before it knew is not lost.
-    pub(crate) fn linger(&self) {
-        let out = &mut *self.out.borrow_mut();
-        if out.state == State::Open {
-            out.state = State::Lingering;
-        }
-        if let Some(waker) = out.waker.take() {
-            waker.wake();
-        }
-    }
-
     /// Ends the link: after what is queued has left, or at once.
     pub(crate) fn close(&self, drain: bool) {
         let out = &mut *self.out.borrow_mut();
@@ -185,8 +168,7 @@ impl Link {
 
 /// Carries bytes both ways until the connection ends.
 pub(crate) async fn run(stream: Stream, link: Rc<Link>, owner: &impl Owner) -> End {
-    let mut pump =
-        Pump { stream, writing: Vec::new(), written: 0, flush: false, inbox: Vec::new(), linger: None };
+    let mut pump = Pump { stream, writing: Vec::new(), written: 0, flush: false, inbox: Vec::new() };
     let end = poll_fn(|cx| pump.poll(&link, owner, cx)).await;
     link.close(false);
     end
@@ -199,8 +181,6 @@ struct Pump {
     flush: bool,
     /// The beginning of a frame whose end has not come yet.
     inbox: Vec<u8>,
-    /// Until when the peer may close its end.
-    linger: Option<Pin<Box<Sleep>>>,
 }
 
 impl Pump {
@@ -215,12 +195,6 @@ impl Pump {
             };
             if state == State::Ended {
                 return Poll::Ready(End::Closed);
-            }
-            if state == State::Lingering {
-                let linger = self.linger.get_or_insert_with(|| Box::pin(sleep(LINGER)));
-                if linger.as_mut().poll(cx).is_ready() {
-                    return Poll::Ready(End::Closed);
-                }
             }
             match self.write(link, owner, cx) {
                 Err(_) => return Poll::Ready(End::Broken),
@@ -312,79 +286,5 @@ impl Pump {
             self.inbox = Vec::new();
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use kringle_core::id::Id;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
-    use super::*;
-
-    /// Takes all bytes and remembers them.
-    #[derive(Default)]
-    struct Taker(RefCell<Vec<u8>>);
-
-    impl Owner for Taker {
-        fn frames(&self, _: &Rc<Link>, bytes: &[u8]) -> Result<usize, ()> {
-            self.0.borrow_mut().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn lend(&self) -> Vec<u8> {
-            vec![0; READ]
-        }
-
-        fn give_back(&self, _: Vec<u8>) {}
-
-        fn now(&self) -> Time {
-            Time::from_micros(1)
-        }
-    }
-
-    fn link() -> Rc<Link> {
-        Link::new(Ends {
-            serial: 1,
-            peer: Id::new(1),
-            incarnation: 1,
-            instance: 1,
-            addr: Addr(1),
-            region: None,
-            bulk: false,
-            dialled: false,
-            rtt: None,
-            now: Time::from_micros(1),
-        })
-    }
-
-    /// Two nodes that dial each other at the same moment close one of the two connections; each may have said something
-    /// over it already.
-    #[tokio::test(start_paused = true)]
-    async fn what_a_peer_said_before_it_was_told_to_close_arrives() {
-        let (mut peer, ours) = tokio::io::duplex(1024);
-        let (link, taker) = (link(), Taker::default());
-        peer.write_all(b"said").await.unwrap();
-        link.queue(Time::from_micros(1), |out| out.extend_from_slice(b"close"));
-        link.linger();
-        let talk = async {
-            let mut word = [0; 5];
-            peer.read_exact(&mut word).await.unwrap();
-            peer.write_all(b", and more").await.unwrap();
-            drop(peer);
-            word
-        };
-        let (end, word) = tokio::join!(run(Stream::Memory(ours), link.clone(), &taker), talk);
-        assert_eq!((end, &word), (End::Finished, b"close"));
-        assert_eq!(*taker.0.borrow(), b"said, and more");
-        assert!(link.queue(Time::from_micros(1), |_| ()).is_none());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_peer_that_does_not_close_is_not_waited_for() {
-        let (_peer, ours) = tokio::io::duplex(1024);
-        let link = link();
-        link.linger();
-        assert_eq!(run(Stream::Memory(ours), link, &Taker::default()).await, End::Closed);
     }
 }
