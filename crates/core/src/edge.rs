@@ -531,6 +531,8 @@ kinds! {
         StaleIncarnation = "stale-incarnation",
         /// Same id and incarnation as a known peer, other address.
         DuplicateId = "duplicate-id",
+        /// From a peer that has just said goodbye: sent before, overtaken on the way.
+        Departed = "departed",
         /// A message for another kind of overlay.
         WrongOverlay = "wrong-overlay",
         /// This node is not part of a ring.

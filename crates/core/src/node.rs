@@ -45,8 +45,10 @@ impl Node {
     /// promises have to be waited for. Whoever can not be sure must not say so.
     #[must_use]
     pub fn in_its_first_life(mut self) -> Node {
-        if let AnyOverlay::Pastry(pastry) = &mut self.overlay {
-            pastry.set_first_life();
+        match &mut self.overlay {
+            AnyOverlay::Pastry(pastry) => pastry.set_first_life(),
+            #[cfg(any(test, feature = "fake"))]
+            AnyOverlay::Echo(_) => {}
         }
         self
     }

@@ -59,6 +59,11 @@ pub enum Ending {
         /// What is known about the other one.
         what: String,
     },
+    /// Everybody it was to join turned it away, for a reason that will not go away by itself.
+    Refused {
+        /// The reason.
+        what: String,
+    },
     /// It can not go on.
     Failed {
         /// Why.

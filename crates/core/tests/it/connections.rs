@@ -1,9 +1,10 @@
 //! What a node makes of connections that open late, break, or never come about, and of messages for one node.
 
 use kringle_core::contact::{Contact, Proximity};
-use kringle_core::edge::{Command, Failure, Input, Output, Reply, RequestId, Timer};
+use kringle_core::edge::{Command, Failure, Input, Output, Refusal, Reply, RequestId, Timer};
 use kringle_core::message::{Body, Outcome, Payload, Receipt, Routed};
 use kringle_core::overlay::Status;
+use kringle_core::overlay::pastry::{LeafProbe, Message};
 
 use crate::harness::*;
 
@@ -104,6 +105,25 @@ fn strangers_one_is_introduced_to_are_asked_for_their_ring_and_leaves_are_not() 
     assert_eq!(asked, [peer(STRANGER)]);
     let mut out = Driver::out(peer(ME), calm());
     assert_eq!(replies(&out.command(9, Command::Meet { peers })), [Err(Failure::NotJoined)]);
+}
+
+#[test]
+fn what_a_goodbye_has_overtaken_does_not_bring_the_leaver_back() {
+    let mut node = ring();
+    let probe = || Message::LeafProbe(Box::new(LeafProbe { nonce: 5, seen: None, leaves: Vec::new() }));
+    node.hear_pastry(peer(PEER), Message::Goodbye(Box::default()));
+    assert!(!node.knows(peer(PEER)));
+    assert!(node.refuses(peer(PEER), Body::Pastry(probe()), Refusal::Departed));
+    assert_eq!(sent(&node.push(&[peer(PEER)])), [], "nor is it asked");
+    assert!(!node.knows(peer(PEER)));
+    // A new life is another matter, and so is whatever comes much later.
+    let mut same = node.node.clone();
+    node.hear_pastry(Contact { incarnation: 2, ..peer(PEER) }, probe());
+    assert!(node.knows(peer(PEER)));
+    std::mem::swap(&mut node.node, &mut same);
+    node.wait(millis(2000));
+    node.hear_pastry(peer(PEER), probe());
+    assert!(node.knows(peer(PEER)));
 }
 
 fn send(node: &mut Driver, to: Contact, bytes: &[u8]) -> Vec<Output> {

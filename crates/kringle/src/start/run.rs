@@ -172,6 +172,11 @@ fn judge(over: Ending) -> Result<u8, Failure> {
             what,
             "Only one process may be this node. Stop one of them, or start with a data directory of its own.",
         )),
+        Ending::Refused { what } => Err(Failure::coded(
+            4,
+            format!("refused by the cluster: {what}"),
+            "Check --cluster, and bring a fresh token (kringle token new, on a member) or the same secret.",
+        )),
         Ending::Failed { what } => {
             Err(Failure::failed(format!("the node can not go on: {what}"), "Mend that, then start it again."))
         }
@@ -187,6 +192,7 @@ mod tests {
         assert!(matches!(judge(Ending::Stopped), Ok(0)));
         assert!(matches!(judge(Ending::Left), Ok(0)));
         assert_eq!(judge(Ending::Twin { what: "twin".into() }).unwrap_err().code(), 7);
+        assert_eq!(judge(Ending::Refused { what: "no".into() }).unwrap_err().code(), 4);
         assert_eq!(judge(Ending::Failed { what: "disk".into() }).unwrap_err().code(), 1);
     }
 }

@@ -36,6 +36,8 @@ struct Round {
     /// How many turned out to be this node itself.
     myself: usize,
     tried: usize,
+    /// How many turned us away for a reason that stays.
+    refused: usize,
     last_error: Option<String>,
 }
 
@@ -154,6 +156,9 @@ impl Shell {
                 return self.enter(|driver| driver.found_nobody_else(reply));
             }
             let why = round.last_error.unwrap_or_else(|| "no seed has an address".into());
+            if round.tried > 0 && round.refused == round.tried && !self.driver.borrow().had_peers {
+                return self.enter(|driver| driver.finish(Ending::Refused { what: why }));
+            }
             tracing::warn!(why, "no seed answers; trying again");
             self.enter(|driver| {
                 driver
@@ -206,7 +211,10 @@ impl Shell {
                 None => return round,
                 Some(Ok((_, Ok(contact)))) => round.found.push(contact),
                 Some(Ok((_, Err(DialError::Myself)))) => round.myself += 1,
-                Some(Ok((address, Err(error)))) => round.last_error = Some(format!("{address}: {error}")),
+                Some(Ok((address, Err(error)))) => {
+                    round.refused += usize::from(error.stays());
+                    round.last_error = Some(format!("{address}: {error}"));
+                }
                 Some(Err(_)) => {}
             }
         }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use kringle_core::contact::Contact;
-use kringle_core::edge::Input;
+use kringle_core::edge::{Dial, Input};
 use kringle_core::id::NodeId;
 use kringle_core::message::Body;
 use kringle_core::wire::{HEADER, OLDEST, VERSION};
@@ -94,6 +94,19 @@ impl std::fmt::Display for DialError {
             DialError::Myself => write!(f, "this is the node itself"),
             DialError::Refused(refused) => write!(f, "refused: {}", refused.text),
             DialError::Unwelcome(refused) => write!(f, "not accepted: {}", refused.text),
+        }
+    }
+}
+
+impl DialError {
+    /// Says whether trying again is in vain.
+    pub(super) fn stays(&self) -> bool {
+        let stays = |refused: &Refused| {
+            matches!(refused.why, Why::Version | Why::Cluster | Why::Membership | Why::Credentials)
+        };
+        match self {
+            DialError::Refused(refused) | DialError::Unwelcome(refused) => stays(refused),
+            DialError::Unreachable(_) | DialError::Myself => false,
         }
     }
 }
@@ -430,15 +443,19 @@ impl Driver {
         match opened {
             Ok(link) => {
                 self.metrics.dialled.inc();
+                let opened = link.contact();
                 for (to, body) in waiting {
-                    if !self.put(&link, &body) {
+                    // Not "over this link": the peer may have dialled at the same time, and its connection stayed.
+                    if self.link(to, bulk).is_some() {
+                        self.send(to, body, Dial::Never);
+                    } else if !self.put(&link, &body) {
                         self.soon.push_back(Input::Unsent { to, body });
                     }
                 }
                 if let Some(peer) = measure {
                     self.execute(kringle_core::edge::Output::Measure { peer });
                 }
-                self.input(Input::Opened { peer: to });
+                self.input(Input::Opened { peer: opened.id });
             }
             Err(error) => {
                 self.metrics.dial_failed.inc();

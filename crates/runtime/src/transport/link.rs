@@ -6,12 +6,14 @@ use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use kringle_core::contact::{Addr, Contact};
 use kringle_core::id::NodeId;
 use kringle_core::message::Nonce;
 use kringle_core::time::Time;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
 
 use super::stream::Stream;
 
@@ -43,6 +45,8 @@ pub(crate) struct Link {
     pub(crate) orderly: Cell<bool>,
     /// A question under way that will be timed.
     pub(crate) timed: Cell<Option<(Nonce, Time)>>,
+    /// Set when the link begins to end.
+    closing: Notify,
     out: RefCell<Out>,
 }
 
@@ -119,6 +123,7 @@ impl Link {
             rtt: Cell::new(ends.rtt),
             orderly: Cell::new(false),
             timed: Cell::new(None),
+            closing: Notify::new(),
             out: RefCell::default(),
         })
     }
@@ -160,16 +165,27 @@ impl Link {
         if out.state != State::Ended {
             out.state = if drain { State::Draining } else { State::Ended };
         }
+        self.closing.notify_one();
         if let Some(waker) = out.waker.take() {
             waker.wake();
         }
     }
 }
 
+/// How long a link may take to end.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
 /// Carries bytes both ways until the connection ends.
 pub(crate) async fn run(stream: Stream, link: Rc<Link>, owner: &impl Owner) -> End {
-    let mut pump = Pump { stream, writing: Vec::new(), written: 0, flush: false, inbox: Vec::new() };
-    let end = poll_fn(|cx| pump.poll(&link, owner, cx)).await;
+    let mut pump =
+        Pump { stream, writing: Vec::new(), written: 0, flush: false, finished: false, inbox: Vec::new() };
+    let end = tokio::select! {
+        end = poll_fn(|cx| pump.poll(&link, owner, cx)) => end,
+        () = async {
+            link.closing.notified().await;
+            tokio::time::sleep(LAST_WORDS).await;
+        } => End::Closed,
+    };
     link.close(false);
     end
 }
@@ -179,6 +195,8 @@ struct Pump {
     writing: Vec<u8>,
     written: usize,
     flush: bool,
+    /// Whether our side has said its last.
+    finished: bool,
     /// The beginning of a frame whose end has not come yet.
     inbox: Vec<u8>,
 }
@@ -198,13 +216,19 @@ impl Pump {
             }
             match self.write(link, owner, cx) {
                 Err(_) => return Poll::Ready(End::Broken),
-                Ok(true) if state == State::Draining => {
-                    return Pin::new(&mut self.stream).poll_shutdown(cx).map(|_| End::Closed);
+                Ok(true) if state == State::Draining && !self.finished => {
+                    // What the peer has sent meanwhile still counts: reading goes on until it has finished, too.
+                    match Pin::new(&mut self.stream).poll_shutdown(cx) {
+                        Poll::Ready(Ok(())) => self.finished = true,
+                        Poll::Ready(Err(_)) => return Poll::Ready(End::Closed),
+                        Poll::Pending => {}
+                    }
                 }
                 Ok(_) => {}
             }
             match self.read(link, owner, cx) {
                 Poll::Ready(Ok(true)) => {}
+                Poll::Ready(Ok(false)) if state == State::Draining => return Poll::Ready(End::Closed),
                 Poll::Ready(Ok(false)) => return Poll::Ready(End::Finished),
                 Poll::Ready(Err(_)) => return Poll::Ready(End::Broken),
                 Poll::Pending if link.out.borrow().queue.is_empty() || self.written < self.writing.len() => {

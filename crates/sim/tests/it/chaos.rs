@@ -78,7 +78,7 @@ fn planted() -> Vec<(Invariant, SetUp)> {
             Invariant::NodeRules,
             SetUp { limits: Some(|settings| Settings { seen: 1, ..settings }), ..plain() },
         ),
-        (Invariant::OneDeliverer, without(Safeguard::KeepGranted)),
+        (Invariant::OneDeliverer, without(Safeguard::ReadyNeedsLeases)),
         (Invariant::KnownHolders, without(Safeguard::AddFirst)),
         // A node starts again, and nobody tells it to join.
         (

@@ -82,7 +82,8 @@ fn world(settings: Settings, seed: u64, ids: &[u8], ready: usize) -> World {
         }
     }
     // Long enough for every node to have been there for a lease.
-    world.run_for(seconds(10));
+    let lease = world.config().lease;
+    world.run_for(lease + seconds(6));
     world
 }
 

@@ -22,7 +22,7 @@ impl Pastry {
     pub(super) fn consider(&mut self, contact: Contact, source: Source, why: Why, cx: &mut Ctx<'_>) {
         let known = self.router.get(contact.id);
         let is_me = contact.id == self.router.me().id;
-        if is_me || !self.is_member() {
+        if is_me || !self.is_member() || self.has_departed(contact, cx.now) {
             return;
         }
         let wanted = self.router.leaf_set().wants(contact.id, source);

@@ -73,6 +73,8 @@ struct Past {
     /// Peers that vanished and when, oldest first.
     gone: Vec<(Contact, Time)>,
     healing: Option<maintenance::Healing>,
+    /// Who has said goodbye lately, and until when what it sent before may still arrive.
+    departed: Vec<(Contact, Time)>,
     /// Until when something may be relied on that was granted before this node left the ring.
     bound: Option<Time>,
 }
@@ -601,6 +603,11 @@ impl Overlay for Pastry {
             Body::Pong(nonce) => self.handle_pong(from, nonce, cx),
             Body::PingVia { nonce, target } => self.handle_ping_via(from, nonce, target, cx),
             Body::PongVia { nonce, target } => self.handle_pong_via(from, nonce, target, cx),
+            Body::Pastry(Message::LeafProbe(_) | Message::LeaseRequest(_) | Message::Announce(_))
+                if self.has_departed(from, cx.now) =>
+            {
+                cx.refuse(Refusal::Departed)
+            }
             Body::Pastry(message) => match message {
                 Message::JoinReply(reply) => self.handle_join_reply(from, *reply, cx),
                 Message::JoinRefused { nonce, reason } => self.handle_join_refused(from, nonce, reason, cx),

@@ -23,6 +23,9 @@ const SEEK_CHOICES: usize = 4;
 /// Vanished peers remembered.
 const GONE_MAX: usize = 256;
 
+/// Goodbyes remembered.
+const DEPARTED_MAX: usize = 64;
+
 impl Pastry {
     /// Repeats probes that were not answered, and draws the conclusion where all attempts were in vain.
     pub(super) fn on_probe_timer(&mut self, cx: &mut Ctx<'_>) {
@@ -247,6 +250,7 @@ impl Pastry {
         let last = self.router.leaf_set().members() == [from] && leaves.iter().all(|leaf| leaf.id == me);
         let sides = leaves.iter().map(|leaf| self.router.leaf_set().side_of(leaf.id, from.id, &leaves));
         let sides: Vec<Source> = sides.collect();
+        self.note_departure(from, cx);
         if cx.config.rule(Safeguard::ReturnLeases) {
             self.release(from.id);
         }
@@ -257,6 +261,26 @@ impl Pastry {
         for (contact, source) in leaves.into_iter().zip(sides) {
             self.consider(contact, source, Why::VET, cx);
         }
+    }
+
+    /// Remembers a goodbye for as long as something older may still be under way, or somebody may not have heard it: that
+    /// must not bring the leaver back, nor have us wait for its answer.
+    fn note_departure(&mut self, peer: Contact, cx: &Ctx<'_>) {
+        let until = cx.now.after(cx.config.hop_timeout_max * 4);
+        let departed = &mut self.past().departed;
+        departed.retain(|(other, until)| other.id != peer.id && *until > cx.now);
+        if departed.len() >= DEPARTED_MAX {
+            departed.remove(0);
+        }
+        departed.push((peer, until));
+    }
+
+    /// Says whether a peer, in this life, has just said goodbye.
+    pub(super) fn has_departed(&self, peer: Contact, now: Time) -> bool {
+        let departed = self.past.as_ref().map_or(&[][..], |past| &past.departed);
+        departed.iter().any(|(other, until)| {
+            other.id == peer.id && other.incarnation >= peer.incarnation && now < *until
+        })
     }
 
     pub(super) fn start_leaving(&mut self, request: RequestId, cx: &mut Ctx<'_>) {

@@ -139,7 +139,7 @@ impl Pastry {
         let leaves_here = self.beside_us(cx.now);
         let Some(leases) = &mut self.leases else { return };
         if granted {
-            if !self.had_peers {
+            if self.status == Status::Ready && !self.had_peers {
                 // So far we were the ring, and knew all of it.
                 leases.verified = Some(cx.now);
             }
