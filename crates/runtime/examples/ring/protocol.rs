@@ -64,6 +64,7 @@ pub(crate) enum Last {
     Stopped,
     Left,
     Twin(String),
+    Refused(String),
     Failed(String),
 }
 

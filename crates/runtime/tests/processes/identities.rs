@@ -66,9 +66,12 @@ fn nodes_of_other_clusters_are_refused_and_both_sides_say_why() {
     for (cluster, given, why) in strange {
         let options = Options { join: join.clone(), secret: secret(given), ..leases(1000) };
         let stranger = launcher().start(&Options { cluster: cluster.into(), ..options }).unwrap();
-        until_refused(&stranger, why);
-        until_refused(&nodes[0], "KR0421");
-        assert_ne!(stranger.summary().unwrap().status, "ready");
+        let (last, status) = stranger.ended(LONG).unwrap();
+        let Some(Last::Refused(heard)) = last else { panic!("it said {last:?}") };
+        println!("pid {} was told: {heard}", stranger.pid);
+        assert!(heard.contains(why), "{heard}");
+        assert_eq!(status.code(), Some(4));
+        until_refused(&nodes[0], why);
     }
     assert!(nodes.iter().all(|node| node.summary().unwrap().leaves == 1));
     check(&nodes, 16, 1).unwrap();
