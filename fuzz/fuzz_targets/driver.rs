@@ -204,7 +204,13 @@ impl Driver {
                 self.feed(Input::Message { from, body: Body::Pastry(Message::LeafReply(Box::new(reply))) });
             }
             Some((from, Body::Pastry(Message::LeaseRequest(request)))) => {
-                let reply = LeaseReply { nonce: request.nonce, granted: true, holds: 0, leaves: Vec::new() };
+                let reply = LeaseReply {
+                    nonce: request.nonce,
+                    granted: true,
+                    holds: 0,
+                    leaves: Vec::new(),
+                    same: false,
+                };
                 self.feed(Input::Message { from, body: Body::Pastry(Message::LeaseReply(Box::new(reply))) });
             }
             Some((from, Body::Routed(Routed { payload: Payload::Join(join), .. }))) => {
@@ -513,7 +519,8 @@ impl Driver {
             Body::Pastry(Message::LeaseRequest(request)) => {
                 let leaves = if choices.below(2) == 0 { Vec::new() } else { self.contacts(choices) };
                 let (granted, holds) = (choices.below(4) > 0, choices.below(2000) as u32);
-                let reply = LeaseReply { nonce: request.nonce, granted, holds, leaves };
+                let reply =
+                    LeaseReply { nonce: request.nonce, granted, holds, leaves, same: choices.below(4) == 0 };
                 Body::Pastry(Message::LeaseReply(Box::new(reply)))
             }
             Body::Pastry(Message::LeaseRecall(recall)) => {
@@ -582,11 +589,23 @@ impl Driver {
             21 => Message::Goodbye(Box::new(self.contacts(choices))),
             22 | 23 => {
                 let (holds, leaves) = (u32::from(small), self.contacts(choices));
-                Message::LeaseRequest(Box::new(LeaseRequest { nonce, side, holds, leaves }))
+                Message::LeaseRequest(Box::new(LeaseRequest {
+                    nonce,
+                    side,
+                    holds,
+                    leaves,
+                    same: choices.below(4) == 0,
+                }))
             }
             24 => {
                 let (granted, leaves) = (choices.below(2) == 0, self.contacts(choices));
-                Message::LeaseReply(Box::new(LeaseReply { nonce, granted, holds: small.into(), leaves }))
+                Message::LeaseReply(Box::new(LeaseReply {
+                    nonce,
+                    granted,
+                    holds: small.into(),
+                    leaves,
+                    same: choices.below(4) == 0,
+                }))
             }
             25 => {
                 let nearer = self.contact(choices);

@@ -281,13 +281,17 @@ impl Writer<'_> {
             Message::LeaseRequest(request) => {
                 self.number(SIDE, (request.side == Flank::Right).into());
                 self.number(HOLDS, request.holds);
-                self.contacts(LEAVES, &request.leaves);
+                if !request.same {
+                    self.contacts(LEAVES, &request.leaves);
+                }
                 request.nonce
             }
             Message::LeaseReply(reply) => {
                 self.number(TAKEN, reply.granted.into());
                 self.number(HOLDS, reply.holds);
-                self.contacts(LEAVES, &reply.leaves);
+                if !reply.same {
+                    self.contacts(LEAVES, &reply.leaves);
+                }
                 reply.nonce
             }
             Message::LeaseRecall(recall) => {
@@ -379,6 +383,14 @@ impl<'b> Fields<'b> {
 
     fn versions(&self, field: u8) -> Result<Versions, DecodeError> {
         versions_from(self.bytes(field)?).ok_or(DecodeError::Malformed)
+    }
+
+    /// The leaves of a lease message; left out, they are the same as before.
+    fn leaves_or_same(&self, book: &mut dyn AddressBook) -> Result<(Vec<Contact>, bool), DecodeError> {
+        match self.optional(LEAVES) {
+            Some(_) => Ok((self.list(LEAVES)?.contacts(book), false)),
+            None => Ok((Vec::new(), true)),
+        }
     }
 
     fn flank(&self) -> Result<Flank, DecodeError> {
@@ -556,13 +568,14 @@ pub(super) fn decode(
         BodyKind::Goodbye => pastry(Message::Goodbye(Box::new(fields.list(LEAVES)?.contacts(book)))),
         BodyKind::LeaseRequest => {
             let (side, holds) = (fields.flank()?, fields.number(HOLDS)?);
-            let leaves = fields.list(LEAVES)?.contacts(book);
-            pastry(Message::LeaseRequest(Box::new(LeaseRequest { nonce: request, side, holds, leaves })))
+            let (leaves, same) = fields.leaves_or_same(book)?;
+            let request = LeaseRequest { nonce: request, side, holds, leaves, same };
+            pastry(Message::LeaseRequest(Box::new(request)))
         }
         BodyKind::LeaseReply => {
             let (granted, holds) = (fields.number(TAKEN)? != 0, fields.number(HOLDS)?);
-            let leaves = fields.list(LEAVES)?.contacts(book);
-            pastry(Message::LeaseReply(Box::new(LeaseReply { nonce: request, granted, holds, leaves })))
+            let (leaves, same) = fields.leaves_or_same(book)?;
+            pastry(Message::LeaseReply(Box::new(LeaseReply { nonce: request, granted, holds, leaves, same })))
         }
         BodyKind::LeaseRecall => {
             let (side, nearer) = (fields.flank()?, first(fields.one(TARGET)?, book)?);

@@ -409,7 +409,7 @@ fn a_missing_field_is_malformed_unless_it_may_be_missing() {
         (BodyKind::HopAck, 12)
         | (BodyKind::StateRequest, 22)
         | (BodyKind::LeafProbe | BodyKind::Announce, 21)
-        | (BodyKind::LeafReply, 18)
+        | (BodyKind::LeafReply | BodyKind::LeaseRequest | BodyKind::LeaseReply, 18)
         | (BodyKind::LeaseReturn, 25) => true,
         (BodyKind::Receipt | BodyKind::RoutedReceipt, 5 | 7) => true,
         _ => false,

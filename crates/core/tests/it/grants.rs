@@ -16,7 +16,10 @@ fn the_neighbour_on_the_matching_side_is_granted_a_lease() {
     let outputs = node.hear_pastry(peer(RIGHT), ask(5, Flank::Left, 0, &[]));
     // Not here for a whole lease: it can not speak for its place.
     let holds = u32::MAX;
-    assert_eq!(answered(&outputs, peer(RIGHT)), LeaseReply { nonce: 5, granted: true, holds, leaves });
+    assert_eq!(
+        answered(&outputs, peer(RIGHT)),
+        LeaseReply { nonce: 5, granted: true, holds, leaves, same: false }
+    );
     assert!(node.request(LEFT, 6, Flank::Right).granted);
 }
 

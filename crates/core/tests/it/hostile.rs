@@ -43,8 +43,15 @@ fn samples(named: &[Contact]) -> Vec<Body> {
             side: Flank::Left,
             holds: 1,
             leaves: contacts.clone(),
+            same: false,
         })),
-        Message::LeaseReply(Box::new(LeaseReply { nonce: 1, granted: true, holds: 1, leaves: contacts })),
+        Message::LeaseReply(Box::new(LeaseReply {
+            nonce: 1,
+            granted: true,
+            holds: 1,
+            leaves: contacts,
+            same: false,
+        })),
         Message::LeaseRecall(Box::new(LeaseRecall { nonce: 1, side: Flank::Left, nearer: target })),
         Message::LeaseReturn { nonce: 1, nearer: None },
     ];

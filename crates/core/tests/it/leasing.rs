@@ -28,11 +28,11 @@ pub(crate) fn leased() -> Settings {
 }
 
 pub(crate) fn ask(nonce: Nonce, side: Flank, holds: u32, leaves: &[Contact]) -> Message {
-    Message::LeaseRequest(Box::new(LeaseRequest { nonce, side, holds, leaves: leaves.to_vec() }))
+    Message::LeaseRequest(Box::new(LeaseRequest { nonce, side, holds, leaves: leaves.to_vec(), same: false }))
 }
 
 pub(crate) fn answer(nonce: Nonce, granted: bool, holds: u32, leaves: &[Contact]) -> Message {
-    Message::LeaseReply(Box::new(LeaseReply { nonce, granted, holds, leaves: leaves.to_vec() }))
+    Message::LeaseReply(Box::new(LeaseReply { nonce, granted, holds, leaves: leaves.to_vec(), same: false }))
 }
 
 pub(crate) fn recall(nonce: Nonce, side: Flank, nearer: Contact) -> Message {

@@ -3,6 +3,7 @@
 //! Rings of many nodes are the simulator's business. Here a single [`harness::Driver`] plays everybody else, so that
 //! each rule can be shown with the exact messages it consists of.
 
+mod agreement;
 mod connections;
 mod grants;
 mod harness;

@@ -107,9 +107,13 @@ impl Chaos {
         let proximity = Proximity(1 + self.dice.below(900_000) as u32);
         let side = [Flank::Left, Flank::Right][self.dice.below(2)];
         Body::Pastry(match self.dice.below(20) {
-            16 => {
-                Message::LeaseRequest(Box::new(LeaseRequest { nonce, side, holds: nonce, leaves: contacts }))
-            }
+            16 => Message::LeaseRequest(Box::new(LeaseRequest {
+                nonce,
+                side,
+                holds: nonce,
+                leaves: contacts,
+                same: nonce % 4 == 0,
+            })),
             17 => lease_reply(nonce, true, contacts),
             18 => Message::LeaseRecall(Box::new(LeaseRecall { nonce, side, nearer: self.contact() })),
             19 => {
@@ -288,5 +292,5 @@ fn whatever_comes_the_inner_rules_hold_and_every_command_is_answered_once() {
 }
 
 fn lease_reply(nonce: u32, granted: bool, leaves: Vec<Contact>) -> Message {
-    Message::LeaseReply(Box::new(LeaseReply { nonce, granted, holds: 0, leaves }))
+    Message::LeaseReply(Box::new(LeaseReply { nonce, granted, holds: 0, leaves, same: false }))
 }

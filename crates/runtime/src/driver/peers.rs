@@ -215,6 +215,12 @@ impl Shell {
     async fn greet(self: &Rc<Shell>, proved: Proved, purpose: Purpose) -> Result<Rc<Link>, DialError> {
         let Proved { mut stream, key, admit } = proved;
         let hello = self.driver.borrow().hello(purpose, key.id());
+        if let (None, Some(token)) = (&hello.certificate, &self.driver.borrow().me.token)
+            && token.issuer() != key.id()
+        {
+            let text = format!("the token was made by node {}: join through that one", token.issuer());
+            return Err(DialError::Unwelcome(Refused::new(Why::Membership, text)));
+        }
         let asked = self.clock.now();
         Greeting::Hello(Box::new(hello)).write(&mut stream).await?;
         let theirs = match Greeting::read(&mut stream).await? {

@@ -81,6 +81,14 @@ fn a_token_lets_one_node_in_which_then_has_a_certificate_of_its_own() {
         let reason = refusal(&thief).await;
         assert!(reason.contains("used"), "{reason}");
 
+        // It is shown only to the node that made it.
+        let fresh = founder.issue_token(Duration::from_secs(60)).await.unwrap().unwrap();
+        let lost = Builder::new("blue").settings(quick()).token(fresh).join(seed_of(&member));
+        let lost = lost.start_here().await.unwrap();
+        let Ending::Refused { what } = timeout(LONG, lost.ended()).await.unwrap() else { panic!() };
+        assert!(what.contains(&founder.id().to_string()), "{what}");
+        assert_eq!(founder.list_tokens().await.unwrap()[1].state, "open");
+
         // The member can not admit others, and says so.
         let cannot = member.issue_token(Duration::from_secs(60)).await.unwrap().unwrap_err();
         assert!(cannot.contains("secret"), "{cannot}");

@@ -1,6 +1,6 @@
 //! What a hunt with random worlds found after all races on record were won.
 
-use kringle_core::config::{Safeguard, Settings};
+use kringle_core::config::Settings;
 use kringle_core::dice::Dice;
 use kringle_core::edge::Command;
 use kringle_core::id::Id;

@@ -220,6 +220,8 @@ pub struct LeaseRequest {
     pub holds: u32,
     /// The asker's nearest leaves in ring order.
     pub leaves: Vec<Contact>,
+    /// Whether the leaves are left out, because they are those the receiver last agreed to.
+    pub same: bool,
 }
 
 /// See [`Message::LeaseReply`].
@@ -233,6 +235,8 @@ pub struct LeaseReply {
     pub holds: u32,
     /// The grantor's nearest leaves in ring order.
     pub leaves: Vec<Contact>,
+    /// Whether the leaves are left out: neither side's have changed since the receiver saw them.
+    pub same: bool,
 }
 
 /// See [`Message::LeaseRecall`].

@@ -250,15 +250,29 @@ pub(super) fn samples_of(kind: BodyKind) -> Vec<Body> {
         }
         BodyKind::Obituary => pastry(vec![Message::Obituary(zero()), Message::Obituary(last())]),
         BodyKind::LeaseRequest => {
-            let plain = LeaseRequest { nonce: 0, side: Flank::Left, holds: 0, leaves: Vec::new() };
-            let full =
-                LeaseRequest { nonce: u32::MAX, side: Flank::Right, holds: u32::MAX, leaves: everybody() };
-            pastry(vec![Message::LeaseRequest(Box::new(plain)), Message::LeaseRequest(Box::new(full))])
+            let plain =
+                LeaseRequest { nonce: 0, side: Flank::Left, holds: 0, leaves: Vec::new(), same: false };
+            let full = LeaseRequest {
+                nonce: u32::MAX,
+                side: Flank::Right,
+                holds: u32::MAX,
+                leaves: everybody(),
+                same: false,
+            };
+            let same = LeaseRequest { same: true, ..plain.clone() };
+            pastry([plain, full, same].map(|request| Message::LeaseRequest(Box::new(request))).into())
         }
         BodyKind::LeaseReply => {
-            let plain = LeaseReply { nonce: 0, granted: false, holds: 0, leaves: Vec::new() };
-            let full = LeaseReply { nonce: u32::MAX, granted: true, holds: u32::MAX, leaves: everybody() };
-            pastry(vec![Message::LeaseReply(Box::new(plain)), Message::LeaseReply(Box::new(full))])
+            let plain = LeaseReply { nonce: 0, granted: false, holds: 0, leaves: Vec::new(), same: false };
+            let full = LeaseReply {
+                nonce: u32::MAX,
+                granted: true,
+                holds: u32::MAX,
+                leaves: everybody(),
+                same: false,
+            };
+            let same = LeaseReply { granted: true, same: true, ..plain.clone() };
+            pastry([plain, full, same].map(|reply| Message::LeaseReply(Box::new(reply))).into())
         }
         BodyKind::LeaseRecall => {
             let recall =

@@ -116,12 +116,12 @@ impl Pastry {
         if self.leases.is_none() || !self.is_member() {
             return cx.refuse(Refusal::NotJoined);
         }
-        let LeaseRequest { nonce, side, holds, mut leaves } = request;
+        let LeaseRequest { nonce, side, holds, mut leaves, same } = request;
         leaves.truncate(2 * NAMED);
         let early = self.status == Status::Ok && !cx.config.rule(Safeguard::GrantBeforeReady);
         if self.status == Status::Waiting || early {
             // Here, but not sure yet of what is beside us.
-            let reply = LeaseReply { nonce, granted: false, holds: 0, leaves: Vec::new() };
+            let reply = LeaseReply { nonce, granted: false, holds: 0, leaves: Vec::new(), same: false };
             return cx.send(from, Body::Pastry(Message::LeaseReply(Box::new(reply))));
         }
         let mine = side.other();
@@ -129,14 +129,21 @@ impl Pastry {
         if cx.config.rule(Safeguard::AddFirst) {
             self.admit(from, Proximity::UNKNOWN, Source::Leaf, cx);
         }
+        let version = self.router.versions().leaf_set;
+        let agreed = !same
+            || !cx.config.rule(Safeguard::Agreement)
+            || self.leases.as_ref().is_some_and(|leases| leases.has_agreed(from.id, mine, version, cx.now));
         let is_neighbour = self.neighbour(mine).is_some_and(|neighbour| neighbour.id == from.id);
         let granted = (is_neighbour || !cx.config.rule(Safeguard::AddFirst))
             && self.leases.as_mut().is_some_and(|leases| leases.may_grant(from.id, cx))
             && self.is_verified(cx)
             && !self.is_open(mine, from.id, cx.now)
+            && agreed
             && !self.is_missing(&leaves, cx.config)
             && self.recall_from_others(from, mine, cx);
-        let leaves_here = self.beside_us(cx.now);
+        // If nothing has changed on either side, the holder knows our leaves.
+        let same = same && granted;
+        let leaves_here = if same { Vec::new() } else { self.beside_us(cx.now) };
         let Some(leases) = &mut self.leases else { return };
         if granted {
             if self.status == Status::Ready && !self.had_peers {
@@ -146,10 +153,17 @@ impl Pastry {
             self.had_peers = true;
             leases.granted.retain(|grant| (grant.to, grant.side) != (from.id, mine));
             let until = cx.now.after(cx.config.lease_granted());
-            leases.granted.push(Grant { to: from.id, side: mine, nonce, until, nearer: None });
+            leases.granted.push(Grant {
+                to: from.id,
+                side: mine,
+                nonce,
+                until,
+                agreed: version,
+                nearer: None,
+            });
         }
         let holds = leases.holds(from.id, cx);
-        let reply = LeaseReply { nonce, granted, holds, leaves: leaves_here };
+        let reply = LeaseReply { nonce, granted, holds, leaves: leaves_here, same };
         cx.send(from, Body::Pastry(Message::LeaseReply(Box::new(reply))));
         self.consider_leaves(from, leaves, Why::VET, cx);
         // It asks us, so it takes us for its neighbour: the question goes the other way, too.
@@ -223,7 +237,9 @@ impl Pastry {
                 Duration::from_millis(holds.into()) * u32::from(100 + 2 * cx.config.drift_percent) / 100;
             let until = cx.now.after(span.min(cx.config.lease_granted()));
             leases.granted.retain(|grant| (grant.to, grant.side) != (from.id, flank));
-            leases.granted.push(Grant { to: from.id, side: flank, nonce, until, nearer: None });
+            // What an earlier life of ours agreed to, we do not know: no version is that high.
+            let agreed = u32::MAX;
+            leases.granted.push(Grant { to: from.id, side: flank, nonce, until, agreed, nearer: None });
         }
         if over {
             leases.quiet = None;

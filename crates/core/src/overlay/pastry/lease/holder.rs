@@ -1,6 +1,7 @@
 //! The holder's side: asking for leases, and what becomes of them when neighbours change.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use super::{Asked, FLANKS, Held, NAMED, patience, pause};
 use crate::config::Safeguard;
@@ -67,7 +68,7 @@ impl Pastry {
         for flank in FLANKS {
             let Some(neighbour) = self.neighbour(flank) else { continue };
             let (at, nonce) = (flank as usize, self.nonce());
-            let leaves = self.beside_us(cx.now);
+            let version = self.router.versions().leaf_set;
             let open = self.is_open(flank, neighbour.id, cx.now);
             let Some(leases) = &mut self.leases else { return };
             let due =
@@ -76,12 +77,19 @@ impl Pastry {
                 continue;
             }
             let deadline = cx.now.after(patience(cx.config));
-            leases.asked[at] = Some(Asked { peer: neighbour.id, nonce: Some(nonce), sent: cx.now, deadline });
+            let (peer, sent) = (neighbour.id, cx.now);
+            leases.asked[at] = Some(Asked { peer, nonce: Some(nonce), sent, deadline, version });
+            // What has not changed since both agreed need not be told again.
+            let same = leases.refusals[at] == 0
+                && leases.held[at].is_some_and(|held| {
+                    (held.from, held.life) == (peer, neighbour.incarnation) && held.agreed == Some(version)
+                });
             if let Some(held) = leases.held[at].as_mut().filter(|held| held.from == neighbour.id) {
                 held.nonce = nonce;
             }
             let holds = leases.holds(neighbour.id, cx);
-            let request = LeaseRequest { nonce, side: flank, holds, leaves };
+            let leaves = if same { Vec::new() } else { self.beside_us(cx.now) };
+            let request = LeaseRequest { nonce, side: flank, holds, leaves, same };
             cx.send(neighbour, Body::Pastry(Message::LeaseRequest(Box::new(request))));
         }
         self.arm_leases(cx);
@@ -117,6 +125,7 @@ impl Pastry {
     ) {
         reply.leaves.truncate(2 * NAMED);
         let missing = self.is_missing(&reply.leaves, cx.config);
+        let version = self.router.versions().leaf_set;
         let Some(leases) = &mut self.leases else { return cx.refuse(Refusal::Unsolicited) };
         let solicited = cx.config.rule(Safeguard::SolicitedOnly);
         let open = |asked: &Option<Asked>| {
@@ -126,7 +135,12 @@ impl Pastry {
         };
         let Some(at) = leases.asked.iter().position(open) else { return cx.refuse(Refusal::Unsolicited) };
         let Some(asked) = leases.asked[at].take() else { return };
-        let granted = reply.granted && !missing;
+        // Leaves that were left out are known only as long as ours, which they were compared with, have not changed.
+        let known = leases.held[at].is_some_and(|held| {
+            (held.from, held.life) == (from.id, from.incarnation) && held.agreed == Some(version)
+        });
+        let vague = reply.same && !known && cx.config.rule(Safeguard::Agreement);
+        let granted = reply.granted && !missing && !vague;
         if granted {
             let (until, renew) = (cx.config.lease_held(), cx.config.lease / 3);
             let (until, renew) = (asked.sent.after(until), asked.sent.after(renew));
@@ -136,6 +150,7 @@ impl Pastry {
                 nonce: reply.nonce,
                 until,
                 renew,
+                agreed: Some(version).filter(|version| *version == asked.version),
                 nearer: None,
             });
             leases.refusals[at] = 0;
@@ -151,7 +166,7 @@ impl Pastry {
         self.learn_held(from, FLANKS[at], reply.holds, cx);
         let cleared = self.prober.clear(from.id);
         self.on_alive(cleared, from, cx);
-        if !granted {
+        if !granted && !reply.same {
             self.doubt_unnamed(from, &reply.leaves, cx);
         }
         self.consider_leaves(from, reply.leaves, Why::VET, cx);

@@ -84,6 +84,8 @@ struct Held {
     nonce: Nonce,
     until: Time,
     renew: Time,
+    /// The version of our leaf set the grantor has last agreed to, and we to its.
+    agreed: Option<u32>,
     /// Who displaced the grantor. The lease is good as long as the neighbour on this side is no farther away.
     nearer: Option<NodeId>,
 }
@@ -95,6 +97,8 @@ struct Asked {
     nonce: Option<Nonce>,
     sent: Time,
     deadline: Time,
+    /// The version of our leaf set it was asked with.
+    version: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -104,6 +108,8 @@ struct Grant {
     side: Flank,
     nonce: Nonce,
     until: Time,
+    /// The version of our leaf set when we last agreed to the holder's.
+    agreed: u32,
     /// The nearest node the holder has told us it knows.
     nearer: Option<NodeId>,
 }
@@ -337,6 +343,13 @@ impl Leases {
             self.inherited.remove(0);
         }
         self.inherited.push((id, cx.now.after(cx.config.lease_granted())));
+    }
+
+    /// Says whether the leaves of a holder were fine when we last saw them, and ours have not changed since.
+    fn has_agreed(&self, to: NodeId, side: Flank, version: u32, now: Time) -> bool {
+        self.granted
+            .iter()
+            .any(|grant| (grant.to, grant.side, grant.agreed) == (to, side, version) && grant.until > now)
     }
 
     /// Until when a node may rely on something we must respect.
