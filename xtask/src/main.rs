@@ -19,12 +19,16 @@ usage: cargo xtask <chore>
   test                everything a change has to pass
   test races          the races on record: rule, result with it and without it
   tidy                style as a test, the examples of README.md included
-  bench NAME [ARG]..  one benchmark, with its own arguments; NAME is one of: core, leases
+  bench NAME [ARG]..  one benchmark, with its own arguments; NAME is one of: core, leases, node
   fuzz [SECONDS]      every fuzz target for that long (60 unless told), from a fixed seed
 ";
 
-/// Benchmarks by name: the example of `kringle-sim` that holds each.
-const BENCHMARKS: [(&str, &str); 2] = [("core", "bench_core"), ("leases", "bench_leases")];
+/// Benchmarks by name: the package and the example in it that holds each.
+const BENCHMARKS: [(&str, &str, &str); 3] = [
+    ("core", "kringle-sim", "bench_core"),
+    ("leases", "kringle-sim", "bench_leases"),
+    ("node", "kringle-runtime", "bench_node"),
+];
 
 const FUZZ_SECONDS: u64 = 60;
 
@@ -42,7 +46,7 @@ fn main() -> ExitCode {
         Chore::Test => suite::run(&root),
         Chore::Races => races::run(&root),
         Chore::Tidy => tidy::run(&root),
-        Chore::Bench { example, args } => bench(example, args).run(&root),
+        Chore::Bench { package, example, args } => bench(package, example, args).run(&root),
         Chore::Fuzz { seconds } => fuzz::run(&root, seconds),
     }) {
         Ok(()) => ExitCode::SUCCESS,
@@ -59,7 +63,7 @@ enum Chore<'a> {
     Test,
     Races,
     Tidy,
-    Bench { example: &'static str, args: &'a [String] },
+    Bench { package: &'static str, example: &'static str, args: &'a [String] },
     Fuzz { seconds: u64 },
 }
 
@@ -69,8 +73,8 @@ fn parse(args: &[String]) -> Result<Chore<'_>, String> {
         ("test", []) => Ok(Chore::Test),
         ("test", [part]) if part == "races" => Ok(Chore::Races),
         ("tidy", []) => Ok(Chore::Tidy),
-        ("bench", [name, args @ ..]) => match BENCHMARKS.iter().find(|(known, _)| known == name) {
-            Some(&(_, example)) => Ok(Chore::Bench { example, args }),
+        ("bench", [name, args @ ..]) => match BENCHMARKS.iter().find(|(known, ..)| known == name) {
+            Some(&(_, package, example)) => Ok(Chore::Bench { package, example, args }),
             None => Err(format!("no benchmark is called {name:?}")),
         },
         ("bench", []) => Err("bench needs the name of a benchmark".into()),
@@ -85,8 +89,8 @@ fn parse(args: &[String]) -> Result<Chore<'_>, String> {
     }
 }
 
-fn bench(example: &str, args: &[String]) -> Call {
-    Call::new("run --release --locked -p kringle-sim --example").args([example, "--"]).args(args)
+fn bench(package: &str, example: &str, args: &[String]) -> Call {
+    Call::new("run --release --locked -p").args([package, "--example", example, "--"]).args(args)
 }
 
 /// Returns the root of the repository. Asked of cargo when running, so that no path of the building machine is kept.
@@ -110,7 +114,7 @@ mod tests {
         assert_eq!(parse_line("test"), Ok("Test".into()));
         assert_eq!(parse_line("test races"), Ok("Races".into()));
         assert_eq!(parse_line("tidy"), Ok("Tidy".into()));
-        let bench = r#"Bench { example: "bench_core", args: ["--nodes", "5"] }"#;
+        let bench = r#"Bench { package: "kringle-sim", example: "bench_core", args: ["--nodes", "5"] }"#;
         assert_eq!(parse_line("bench core --nodes 5"), Ok(bench.into()));
         assert_eq!(parse_line("fuzz"), Ok("Fuzz { seconds: 60 }".into()));
         assert_eq!(parse_line("fuzz 5"), Ok("Fuzz { seconds: 5 }".into()));
@@ -133,14 +137,14 @@ mod tests {
 
     #[test]
     fn the_usage_names_every_benchmark() {
-        for (name, _) in BENCHMARKS {
+        for (name, ..) in BENCHMARKS {
             assert!(USAGE.contains(name));
         }
     }
 
     #[test]
     fn a_benchmark_gets_its_own_arguments() {
-        let call = bench("bench_core", &["--nodes".into(), "5".into()]);
+        let call = bench("kringle-sim", "bench_core", &["--nodes".into(), "5".into()]);
         let expected = "cargo run --release --locked -p kringle-sim --example bench_core -- --nodes 5";
         assert_eq!(call.to_string(), expected);
     }
