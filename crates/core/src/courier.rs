@@ -63,7 +63,14 @@ struct Transit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum State {
     /// Waits for the acknowledgement of this hop.
-    Sent { to: Contact, rule: Rule, again: bool, deadline: Time },
+    Sent {
+        to: Contact,
+        rule: Rule,
+        again: bool,
+        deadline: Time,
+        /// When it was sent, if nobody knows how near the hop is.
+        timed: Option<Time>,
+    },
     /// Waits for doubts to end, or for this moment.
     Held { until: Time },
     /// Just taken; never kept like this.
@@ -210,7 +217,8 @@ impl Courier {
         let proximity = overlay.proximity(to.id, cx);
         let deadline = cx.now.after(patience(proximity, cx.config));
         transit.attempts += 1;
-        transit.state = State::Sent { to, rule, again, deadline };
+        let timed = (proximity.is_none() && !again).then_some(cx.now);
+        transit.state = State::Sent { to, rule, again, deadline, timed };
         cx.note(if again { Note::Resent } else { Note::Forwarded(rule) });
         let mut routed = transit.routed.clone();
         routed.hops = routed.hops.saturating_add(1);
@@ -385,7 +393,11 @@ impl Courier {
                 && matches!(transit.state, State::Sent { to, .. } if to.id == from.id)
         })?;
         let mut transit = self.transits.swap_remove(at);
-        overlay.on_answered(from, cx);
+        let timed = match transit.state {
+            State::Sent { timed, .. } => timed,
+            State::Held { .. } | State::Fresh => None,
+        };
+        overlay.on_answered(from, timed.map(|sent| cx.now.since(sent)), cx);
         if ack.taken {
             if let Some(better) = ack.better {
                 overlay.on_better_hop(better, cx);

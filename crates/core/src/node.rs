@@ -10,7 +10,8 @@ use crate::courier::{Courier, Ended};
 use crate::edge::{Command, Ctx, Failure, Input, Output, Raised, Refusal, Reply, RequestId, Timer};
 use crate::id::{Key, NodeId};
 use crate::message::{Body, Outcome, Payload, Receipt, Routed, Stage};
-use crate::overlay::{AnyOverlay, Memory, NextHop, Overlay, Routes, Status, pastry::Pastry};
+use crate::overlay::pastry::{Message, Pastry};
+use crate::overlay::{AnyOverlay, Memory, NextHop, Overlay, Routes, Status};
 use crate::range::IdRange;
 use crate::time::Time;
 
@@ -221,6 +222,7 @@ impl Node {
                 let ended = self.courier.route_receipt(receipt, &mut self.overlay, cx);
                 self.end_all(ended, cx);
             }
+            Body::Ping(_) | Body::Pastry(Message::LeafProbe(_)) => self.overlay.on_probe_unsent(to.id, cx),
             // Everything else is repeated by its own timer.
             _ => {}
         }

@@ -1,6 +1,7 @@
 //! A stand-in overlay for tests of the edge: no ring, no tables. Every key is its own, every echo is returned.
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use super::{Memory, NextHop, Overlay, Status};
 use crate::config::Config;
@@ -127,7 +128,9 @@ impl Overlay for Echo {
 
     fn on_lost(&mut self, _: NodeId, _: &mut Ctx<'_>) {}
 
-    fn on_answered(&mut self, _: Contact, _: &mut Ctx<'_>) {}
+    fn on_answered(&mut self, _: Contact, _: Option<Duration>, _: &mut Ctx<'_>) {}
+
+    fn on_probe_unsent(&mut self, _: NodeId, _: &mut Ctx<'_>) {}
 
     fn on_ack(&mut self, _: Contact, _: &HopAck, _: &mut Ctx<'_>) -> bool {
         false

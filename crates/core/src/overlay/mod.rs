@@ -11,6 +11,7 @@ pub mod probe;
 pub mod proximity;
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use crate::config::Config;
 use crate::contact::{Contact, Proximity};
@@ -122,8 +123,11 @@ pub trait Overlay {
     /// The connection to a peer broke.
     fn on_lost(&mut self, peer: NodeId, cx: &mut Ctx<'_>);
 
-    /// A peer acknowledged a message.
-    fn on_answered(&mut self, peer: Contact, cx: &mut Ctx<'_>);
+    /// A peer acknowledged a message. How long that took, if it is worth knowing.
+    fn on_answered(&mut self, peer: Contact, rtt: Option<Duration>, cx: &mut Ctx<'_>);
+
+    /// A probe could not even be handed to the network.
+    fn on_probe_unsent(&mut self, peer: NodeId, cx: &mut Ctx<'_>);
 
     /// A hop acknowledgement for a message that was sent outside the usual way. `false`: not ours.
     fn on_ack(&mut self, from: Contact, ack: &HopAck, cx: &mut Ctx<'_>) -> bool;
@@ -321,8 +325,12 @@ impl Overlay for AnyOverlay {
         each!(self, o => o.on_lost(peer, cx));
     }
 
-    fn on_answered(&mut self, peer: Contact, cx: &mut Ctx<'_>) {
-        each!(self, o => o.on_answered(peer, cx));
+    fn on_answered(&mut self, peer: Contact, rtt: Option<Duration>, cx: &mut Ctx<'_>) {
+        each!(self, o => o.on_answered(peer, rtt, cx));
+    }
+
+    fn on_probe_unsent(&mut self, peer: NodeId, cx: &mut Ctx<'_>) {
+        each!(self, o => o.on_probe_unsent(peer, cx));
     }
 
     fn on_ack(&mut self, from: Contact, ack: &HopAck, cx: &mut Ctx<'_>) -> bool {

@@ -179,6 +179,16 @@ impl Prober {
         probe.deadline = probe.deadline.max(cx.now.after(wait));
     }
 
+    /// A probe could not be sent: nobody listens there, or there is no way. No answer will come, so the next attempt need
+    /// not wait for one; but others who are asked to look, too, need a moment.
+    pub fn unsent(&mut self, peer: NodeId, cx: &mut Ctx<'_>) {
+        let soon = cx.now.after(cx.config.probe_timeout_min);
+        if let Some(probe) = self.probes.get_mut(&peer).filter(|probe| soon < probe.deadline) {
+            probe.deadline = soon;
+            self.arm(soon, cx);
+        }
+    }
+
     /// Takes an answer. An answer by ping keeps a probe open whose leaf probe is still to be answered.
     pub fn answer(
         &mut self,

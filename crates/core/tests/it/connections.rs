@@ -66,6 +66,38 @@ fn a_broken_connection_makes_a_known_peer_suspect_and_it_is_probed_at_once() {
 }
 
 #[test]
+fn a_probe_that_can_not_be_sent_is_not_waited_for_as_if_it_had_been() {
+    let dies_after = |refused: bool| {
+        let mut node = ring();
+        let start = node.now;
+        let mut outputs = node.feed(Input::Lost { peer: peer(PEER).id });
+        while node.knows(peer(PEER)) {
+            let probes = sent(&outputs).into_iter().filter(|(to, _)| *to == peer(PEER));
+            for (to, body) in probes.filter(|_| refused).collect::<Vec<_>>() {
+                node.feed(Input::Unsent { to, body });
+            }
+            outputs = node.wait(millis(10));
+        }
+        node.now.since(start).as_millis()
+    };
+    assert_eq!((dies_after(true), dies_after(false)), (300, 3_000));
+}
+
+#[test]
+fn an_acknowledgement_tells_how_near_a_hop_is_if_nobody_knows() {
+    let mut node = ring();
+    assert_eq!(node.pastry().router().proximity(peer(PEER).id), None);
+    let outputs = node.lookup(7, peer(PEER).id);
+    let hop = sent(&outputs).into_iter().find_map(|(_, body)| match body {
+        Body::Routed(routed) => Some(routed.hop),
+        _ => None,
+    });
+    node.wait(millis(4));
+    node.hear(peer(PEER), ack(hop.unwrap()));
+    assert_eq!(node.pastry().router().proximity(peer(PEER).id), Some(Proximity(4_000)));
+}
+
+#[test]
 fn a_join_that_can_not_be_sent_goes_on_to_the_next_seed() {
     let (mut node, join) = Driver::joining(peer(ME), peer(PEER), calm());
     let slow = node.left(Timer::Join);

@@ -671,7 +671,19 @@ impl Overlay for Pastry {
         }
     }
 
-    fn on_answered(&mut self, peer: Contact, cx: &mut Ctx<'_>) {
+    fn on_probe_unsent(&mut self, peer: NodeId, cx: &mut Ctx<'_>) {
+        self.prober.unsent(peer, cx);
+    }
+
+    fn on_answered(&mut self, peer: Contact, rtt: Option<Duration>, cx: &mut Ctx<'_>) {
+        // What traffic shows need not be asked for by a probe.
+        if rtt.is_some()
+            && cx.config.metric == Metric::RoundTrip
+            && let Some(known) = self.router.get(peer.id)
+            && self.known_proximity(peer.id, cx.now, cx.config).is_none()
+        {
+            self.admit(known, candidates::round_trip(rtt), Source::Elsewhere, cx);
+        }
         if !self.prober.suspects().is_empty() && self.prober.clear(peer.id) {
             self.on_alive(true, peer, cx);
         }
