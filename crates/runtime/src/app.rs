@@ -23,9 +23,10 @@ pub struct Message {
 /// Something that went wrong while an application's message was handled here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AppError {
-    /// The answer is larger than a message may be; the origin was told that the message was delivered, without it.
-    #[error("the answer to a message has {bytes} bytes, more than {limit}")]
-    AnswerTooLarge {
+    /// What the application made is larger than a message may be. An answer: the origin was told that the message was
+    /// delivered, without it. A forwarded message: it went on as it had come.
+    #[error("what the application made has {bytes} bytes, more than {limit}")]
+    TooLarge {
         /// How large it is.
         bytes: usize,
         /// How large it may be.

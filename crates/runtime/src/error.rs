@@ -38,7 +38,7 @@ pub enum RequestError {
     /// No next hop answered. The node that says so did not deliver it.
     #[error("no next hop answered")]
     NoRoute,
-    /// There is no such node in the ring, or it runs no application for this purpose. Nothing was delivered.
+    /// There is no such node in the ring. Nothing was delivered.
     #[error("there is no such node")]
     NotFound,
     /// This node left the ring before the request was done. A routed message may have been delivered.

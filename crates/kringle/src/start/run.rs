@@ -30,6 +30,11 @@ const HELPER_IDLE: Duration = Duration::from_secs(1);
 /// Runs a node until it ends or is told to. Returns the exit code.
 pub(super) fn run(plan: Plan, choice: &Choice, manners: Manners) -> Result<u8, Failure> {
     log_to_stderr(plan.log.clone());
+    #[cfg(target_os = "linux")]
+    {
+        // A node needs few pages; the allocator would have the system make them large. Nothing depends on it.
+        let _ = rustix::thread::disable_transparent_huge_pages(true);
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(HELPERS_MAX)

@@ -1,6 +1,7 @@
 //! Executes what a node wants done; the only match over `Output`.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use kringle_core::contact::{Contact, Proximity};
 use kringle_core::edge::{Dial, Event as CoreEvent, Input, Note, Output, Verdict};
@@ -10,7 +11,7 @@ use kringle_core::range::IdRange;
 use kringle_core::time::Time;
 use kringle_core::wire;
 
-use super::{Driver, NEVER};
+use super::{Driver, NEVER, asks};
 use crate::app::{AppError, Message};
 use crate::describe;
 use crate::report::What;
@@ -18,6 +19,8 @@ use crate::transport::link::Link;
 
 /// Frames larger than this go over the connection for large ones.
 const BULK: usize = 16 * 1024;
+/// A question that is not answered within this time is not timed any more.
+const TIMED: Duration = Duration::from_secs(5);
 
 impl Driver {
     pub(super) fn execute(&mut self, output: Output) {
@@ -63,8 +66,10 @@ impl Driver {
         if idle {
             self.dirty.push(link.clone());
         }
-        if let Body::Ping(nonce) = body {
-            link.timed.set(Some((*nonce, self.now)));
+        if let Some(nonce) = asks(body)
+            && link.timed.get().is_none_or(|(_, at)| self.now.since(at) > TIMED)
+        {
+            link.timed.set(Some((nonce, self.now)));
         }
         self.metrics.sent(body.kind());
         true
@@ -92,7 +97,7 @@ impl Driver {
             return self.soon.push_back(Input::Forwarded { hop, verdict: Verdict::Stop });
         }
         if message.bytes.len() > self.config.payload as usize {
-            hook.error(AppError::AnswerTooLarge { bytes: message.bytes.len(), limit: self.config.payload });
+            hook.error(AppError::TooLarge { bytes: message.bytes.len(), limit: self.config.payload });
             message.bytes.clone_from(&app.bytes);
         }
         let chosen = match self.node.overlay().as_pastry().and_then(|pastry| pastry.router().get(next)) {
@@ -127,7 +132,7 @@ impl Driver {
                 let answer = guarded(|| hook.deliver(key, message)).flatten();
                 let (limit, size) = (self.config.payload, answer.as_ref().map_or(0, Vec::len));
                 if size > limit as usize {
-                    hook.error(AppError::AnswerTooLarge { bytes: size, limit });
+                    hook.error(AppError::TooLarge { bytes: size, limit });
                 }
                 answer.filter(|_| size <= limit as usize)
             }
@@ -142,11 +147,16 @@ impl Driver {
     /// Nearness by region: the round trip, and more of it for a peer of another region.
     fn measure(&mut self, peer: Contact) {
         let Some(link) = self.link(peer, false) else { return self.dial_to_measure(peer) };
-        let Some(rtt) = link.rtt.get() else { return };
+        if let Some(proximity) = self.distance(&link) {
+            self.soon.push_back(Input::Measured { peer: peer.id, proximity });
+        }
+    }
+
+    /// How far the peer at the other end of a link is, if a round trip has been seen.
+    pub(super) fn distance(&self, link: &Link) -> Option<Proximity> {
         let foreign = self.about.region != link.region;
         let factor = if foreign { self.me.region_factor } else { 1 };
-        let proximity = Proximity(rtt.saturating_mul(factor).min(u32::MAX - 1));
-        self.soon.push_back(Input::Measured { peer: peer.id, proximity });
+        link.rtt.get().map(|rtt| Proximity(rtt.saturating_mul(factor).min(u32::MAX - 1)))
     }
 
     fn event(&mut self, event: CoreEvent) {

@@ -16,12 +16,13 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kringle_core::config::{ClusterId, Config};
+use kringle_core::config::{ClusterId, Config, Metric};
 use kringle_core::dice::SeededDice;
 use kringle_core::edge::{Command, Ctx, Failure, Input, Outbox, Refusal, Reply, RequestId, Timer};
 use kringle_core::id::NodeId;
-use kringle_core::message::Body;
+use kringle_core::message::{Body, Nonce};
 use kringle_core::node::Node;
+use kringle_core::overlay::pastry::Message;
 use kringle_core::records::NoRecords;
 use kringle_core::time::Time;
 use kringle_core::wire::{self, DecodeError};
@@ -404,12 +405,24 @@ impl Driver {
         Ok(used)
     }
 
+    /// Tells the core how near a peer is, if it goes by more than round trips.
+    fn tell_distance(&mut self, link: &Link) {
+        if self.config.metric == Metric::Application
+            && let Some(proximity) = self.distance(link)
+        {
+            self.input(Input::Measured { peer: link.peer, proximity });
+        }
+    }
+
     fn arrived(&mut self, link: &Rc<Link>, body: Body) {
         if let Some((nonce, at)) = link.timed.get()
-            && matches!(&body, Body::Pong(answer) if *answer == nonce)
+            && answers(&body) == Some(nonce)
         {
             link.timed.set(None);
-            link.rtt.set(Some(u32::try_from(self.now.since(at).as_micros()).unwrap_or(u32::MAX)));
+            let rtt = u32::try_from(self.now.since(at).as_micros()).unwrap_or(u32::MAX);
+            if link.rtt.replace(Some(rtt)).is_none() {
+                self.tell_distance(link);
+            }
         }
         let from = link.contact();
         let alive = matches!(body, Body::Ping(_) | Body::Pong(_));
@@ -503,5 +516,27 @@ impl Driver {
         self.home = None;
         let _ = self.ready.send(false);
         let _ = self.ended.send(Some(ending));
+    }
+}
+
+/// The number of a question that is answered at once, so that a round trip can be taken from it.
+fn asks(body: &Body) -> Option<Nonce> {
+    match body {
+        Body::Ping(nonce) => Some(*nonce),
+        Body::Routed(routed) => Some(routed.hop),
+        Body::Pastry(Message::LeafProbe(probe)) => Some(probe.nonce),
+        Body::Pastry(Message::LeaseRequest(request)) => Some(request.nonce),
+        _ => None,
+    }
+}
+
+/// The number of the question a message answers.
+fn answers(body: &Body) -> Option<Nonce> {
+    match body {
+        Body::Pong(nonce) => Some(*nonce),
+        Body::HopAck(ack) => Some(ack.hop),
+        Body::Pastry(Message::LeafReply(reply)) => Some(reply.nonce),
+        Body::Pastry(Message::LeaseReply(reply)) => Some(reply.nonce),
+        _ => None,
     }
 }

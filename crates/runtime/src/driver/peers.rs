@@ -462,6 +462,7 @@ impl Driver {
                     self.execute(kringle_core::edge::Output::Measure { peer });
                 }
                 self.input(Input::Opened { peer: opened.id });
+                self.tell_distance(&link);
             }
             Err(error) => {
                 self.metrics.dial_failed.inc();

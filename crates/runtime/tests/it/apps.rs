@@ -110,13 +110,14 @@ async fn routes_and_hooks(place: Place) {
     assert!(pair.apps[0].has("error the next hop"));
     // An answer that is too large is left out, and the application is told.
     assert_eq!(pair.route(b"huge").await, Ok(None));
-    assert!(pair.apps[1].has("error the answer"));
+    assert!(pair.apps[1].has("error what the application made"));
     // Larger than a frame for small talk: over the connection for large ones.
     let large = vec![b'x'; 60_000];
     let answer = pair.route(&large).await.unwrap().unwrap();
     assert_eq!(answer.len(), 60_004);
     assert!(matches!(pair.route(&vec![0; 70_000]).await, Err(RequestError::TooLarge { limit: 65_536 })));
     assert!(pair.apps[0].has("forward") && pair.apps[0].has("leaves +1") && pair.apps[0].has("joined"));
+    assert!(pair.apps[0].has("heartbeat"), "the joiner has pinged it");
 }
 
 #[test]
@@ -140,6 +141,32 @@ fn direct_messages_go_to_one_node_or_nowhere() {
         assert_eq!(to_self.root, first.id());
         let nobody = second.id().plus(1);
         assert_eq!(first.send(nobody, 16, Vec::new(), LONG).await, Err(RequestError::NotFound));
+    });
+}
+
+#[test]
+fn peers_of_other_regions_count_as_farther_away() {
+    run(async {
+        let hub = Place::Memory(Hub::new());
+        // So large a factor that it shows whatever the round trip was.
+        let in_region = |region: &str, seed: Option<&Handle>| builder(&hub, seed).region(region, 1 << 31);
+        let first = in_region("north", None).start_here().await.unwrap();
+        let near = in_region("north", Some(&first)).start_here().await.unwrap();
+        let far = in_region("south", Some(&first)).start_here().await.unwrap();
+        let distance = |to: &Handle| {
+            let (first, to) = (first.clone(), to.id().to_string());
+            async move {
+                let peers = first.peers().await.unwrap();
+                peers.into_iter().find(|peer| peer.id == to).and_then(|peer| peer.rtt_us)
+            }
+        };
+        until("both are measured", || async {
+            distance(&near).await.is_some() && distance(&far).await.is_some()
+        })
+        .await;
+        assert!(distance(&near).await < Some(10_000_000));
+        assert_eq!(distance(&far).await, Some(u32::MAX - 1));
+        assert_eq!(far.summary().await.unwrap().region.as_deref(), Some("south"));
     });
 }
 
