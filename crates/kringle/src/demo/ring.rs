@@ -22,10 +22,14 @@ const CLUSTER: &str = "demo";
 const SMALL: usize = 128;
 /// How much faster.
 const FASTER: u32 = 5;
+/// Nodes that may be joining at a time. More would only be in each other's way.
+const ABREAST: usize = 16;
 /// How long the next newcomer waits for the one before it.
 const SOON: Duration = Duration::from_millis(20);
 /// How long a ring may take to heal before we say that it has not.
 const HEAL: Duration = Duration::from_secs(30);
+/// How long a ring may take to settle before it is shown all the same.
+const SETTLE: Duration = Duration::from_secs(5);
 /// How often it is looked whether it has.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -78,6 +82,8 @@ impl Ring {
             dice: SeededDice::derive(seed, u64::MAX),
         };
         ring.grow(count, &mut tell).await?;
+        // The last leases may still be on their way; if they take long, everybody can watch.
+        let _ = timeout(SETTLE, ring.healed()).await;
         Ok(ring)
     }
 
@@ -98,7 +104,8 @@ impl Ring {
         let (mut joining, mut new) = (JoinSet::new(), Vec::new());
         while !waiting.is_empty() || !joining.is_empty() {
             let now = Instant::now();
-            let pause = match self.whose_turn(&waiting, now).and_then(|id| waiting.remove(&id)) {
+            let turn = if joining.len() < ABREAST { self.whose_turn(&waiting, now) } else { None };
+            let pause = match turn.and_then(|id| waiting.remove(&id)) {
                 Some(newcomer) => {
                     self.calm.insert(newcomer.id, now + self.settings.lease * 21 / 20);
                     let through = self.members.get(self.dice.below(self.members.len())).cloned();
