@@ -18,14 +18,18 @@ pub(crate) const NODES_MAX: usize = 1000;
 pub(crate) const PURPOSE: u32 = 16;
 /// The name of the demo's cluster.
 const CLUSTER: &str = "demo";
-/// A ring of up to so many nodes lives faster; a larger one would be busy with nothing else.
+/// A ring of up to so many nodes is small.
 const SMALL: usize = 128;
-/// How much faster.
-const FASTER: u32 = 5;
+/// How much faster than usual a small ring lives, and a large one, which has more to do on its one thread.
+const FASTER: [u32; 2] = [5, 2];
+/// Nodes that may be joining at a time. More would only be in each other's way.
+const ABREAST: usize = 16;
 /// How long the next newcomer waits for the one before it.
 const SOON: Duration = Duration::from_millis(20);
 /// How long a ring may take to heal before we say that it has not.
 const HEAL: Duration = Duration::from_secs(30);
+/// How long a ring may take to settle before it is shown all the same.
+const SETTLE: Duration = Duration::from_secs(5);
 /// How often it is looked whether it has.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -78,6 +82,8 @@ impl Ring {
             dice: SeededDice::derive(seed, u64::MAX),
         };
         ring.grow(count, &mut tell).await?;
+        // The last leases may still be on their way; if they take long, everybody can watch.
+        let _ = timeout(SETTLE, ring.healed()).await;
         Ok(ring)
     }
 
@@ -98,7 +104,8 @@ impl Ring {
         let (mut joining, mut new) = (JoinSet::new(), Vec::new());
         while !waiting.is_empty() || !joining.is_empty() {
             let now = Instant::now();
-            let pause = match self.whose_turn(&waiting, now).and_then(|id| waiting.remove(&id)) {
+            let turn = if joining.len() < ABREAST { self.whose_turn(&waiting, now) } else { None };
+            let pause = match turn.and_then(|id| waiting.remove(&id)) {
                 Some(newcomer) => {
                     self.calm.insert(newcomer.id, now + self.settings.lease * 21 / 20);
                     let through = self.members.get(self.dice.below(self.members.len())).cloned();
@@ -275,29 +282,28 @@ fn number(text: &str) -> Option<usize> {
     digits.parse().ok().filter(|_| plain && !digits.starts_with('0'))
 }
 
-/// Returns the settings of a ring of so many nodes. A small one lives faster: all spans that have to do with each other
+/// Returns the settings of a ring of so many nodes. It lives faster than usual: all spans that have to do with each other
 /// are shorter by the same factor, since a ring inside one process has no network to wait for, and doubles only once per
 /// lease.
 fn settings(count: usize) -> Settings {
     let mut settings = Settings::demo();
-    if count <= SMALL {
-        for span in [
-            &mut settings.lease,
-            &mut settings.hop_timeout_min,
-            &mut settings.hop_timeout_max,
-            &mut settings.probe_timeout_min,
-            &mut settings.probe_timeout_max,
-            &mut settings.heartbeat,
-            &mut settings.join_timeout,
-            &mut settings.join_backoff_min,
-            &mut settings.help_timeout,
-            &mut settings.leave_grace,
-        ] {
-            *span /= FASTER;
-        }
-        // How long to wait for somebody whose round trip is not known: here it is short for everybody.
-        settings.probe_timeout_max = settings.probe_timeout_min * 2;
+    let factor = FASTER[usize::from(count > SMALL)];
+    for span in [
+        &mut settings.lease,
+        &mut settings.hop_timeout_min,
+        &mut settings.hop_timeout_max,
+        &mut settings.probe_timeout_min,
+        &mut settings.probe_timeout_max,
+        &mut settings.heartbeat,
+        &mut settings.join_timeout,
+        &mut settings.join_backoff_min,
+        &mut settings.help_timeout,
+        &mut settings.leave_grace,
+    ] {
+        *span /= factor;
     }
+    // How long to wait for somebody whose round trip is not known: here it is short for everybody.
+    settings.probe_timeout_max = settings.probe_timeout_min * 2;
     settings
 }
 
