@@ -20,10 +20,6 @@ use ring::protocol::{Ask, Options, Record, VARIABLE, now};
 use rustix::process::Signal;
 use serde_json::json;
 
-/// As in the program people start.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 const LONG: Duration = Duration::from_secs(120);
 const PARTS: [&str; 6] = ["form", "throughput", "latency", "idle", "crash", "memory"];
 const USAGE: &str = "usage: bench_node [PART].. [--seed S] [--seconds N] [--json]";

@@ -1,12 +1,10 @@
 //! The nodes of the demo: started, found by name, ended.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use kringle::{Hub, Node, NodeId, Settings, app_fn};
 use kringle_core::dice::{Dice, SeededDice};
 use kringle_core::overlay::{Overlay, Status};
-use kringle_runtime::identity::Identity;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -18,14 +16,8 @@ pub(crate) const NODES_MAX: usize = 1000;
 pub(crate) const PURPOSE: u32 = 16;
 /// The name of the demo's cluster.
 const CLUSTER: &str = "demo";
-/// A ring of up to so many nodes is small.
-const SMALL: usize = 128;
-/// How much faster than usual a small ring lives, and a large one, which has more to do on its one thread.
-const FASTER: [u32; 2] = [5, 2];
 /// Nodes that may be joining at a time. More would only be in each other's way.
 const ABREAST: usize = 16;
-/// How long the next newcomer waits for the one before it.
-const SOON: Duration = Duration::from_millis(20);
 /// How long a ring may take to heal before we say that it has not.
 const HEAL: Duration = Duration::from_secs(30);
 /// How long a ring may take to settle before it is shown all the same.
@@ -60,10 +52,7 @@ fn name(number: usize) -> String {
 pub(crate) struct Ring {
     hub: Hub,
     seed: u64,
-    settings: Settings,
     members: Vec<Member>,
-    /// From when on a newcomer beside this node does not have to wait.
-    calm: BTreeMap<NodeId, Instant>,
     /// The number of the next node.
     next: usize,
     dice: SeededDice,
@@ -75,9 +64,7 @@ impl Ring {
         let mut ring = Ring {
             hub: Hub::new(),
             seed,
-            settings: settings(count),
             members: Vec::new(),
-            calm: BTreeMap::new(),
             next: 1,
             dice: SeededDice::derive(seed, u64::MAX),
         };
@@ -87,44 +74,26 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Adds nodes and waits until they are part of the ring.
-    ///
-    /// A join takes a millisecond, unless a node beside the newcomer has itself just joined: then the newcomer gets its
-    /// lease only when what was leased before that has run out. So newcomers go one after the other, those first
-    /// whose neighbours have been there for a lease.
+    /// Adds nodes and waits until they are part of the ring. A few join at a time, each through some node that is there.
     pub(crate) async fn grow(
         &mut self,
         count: usize,
         tell: &mut impl FnMut(usize),
     ) -> Result<Vec<Member>, Failure> {
-        let newcomers = (self.next..self.next + count).map(|number| Newcomer::new(self.seed, number));
-        let mut waiting: BTreeMap<NodeId, Newcomer> =
-            newcomers.map(|newcomer| (newcomer.id, newcomer)).collect();
+        let newcomers = self.next..self.next + count;
+        let mut waiting = newcomers.map(|number| Newcomer::new(self.seed, number));
         self.next += count;
         let (mut joining, mut new) = (JoinSet::new(), Vec::new());
-        while !waiting.is_empty() || !joining.is_empty() {
-            let now = Instant::now();
-            let turn = if joining.len() < ABREAST { self.whose_turn(&waiting, now) } else { None };
-            let pause = match turn.and_then(|id| waiting.remove(&id)) {
-                Some(newcomer) => {
-                    self.calm.insert(newcomer.id, now + self.settings.lease * 21 / 20);
-                    let through = self.members.get(self.dice.below(self.members.len())).cloned();
-                    joining.spawn_local(newcomer.join(self.hub.clone(), self.settings.clone(), through));
-                    SOON
-                }
-                None => {
-                    let calm = self.calm.values().filter(|calm| **calm > now).min();
-                    calm.map_or(SOON, |calm| *calm - now)
-                }
-            };
-            let joined = match joining.is_empty() {
-                true => {
-                    sleep(pause).await;
-                    None
-                }
-                false => timeout(pause, joining.join_next()).await.ok().flatten(),
-            };
-            let Some(joined) = joined else { continue };
+        loop {
+            // The first one is the ring the others join.
+            let abreast = if self.members.is_empty() { 1 } else { ABREAST };
+            while joining.len() < abreast
+                && let Some(newcomer) = waiting.next()
+            {
+                let through = self.members.get(self.dice.below(self.members.len())).cloned();
+                joining.spawn_local(newcomer.join(self.hub.clone(), through));
+            }
+            let Some(joined) = joining.join_next().await else { break };
             let member = joined.map_err(|error| trouble(&error.to_string()))??;
             new.push(member.clone());
             self.members.push(member);
@@ -133,23 +102,6 @@ impl Ring {
         self.members.sort_by_key(|member| member.number);
         new.sort_by_key(|member| member.number);
         Ok(new)
-    }
-
-    /// Chooses who joins next: of those between two nodes that have been there for long enough, the middle one, so that
-    /// as many as possible can follow on both sides of it.
-    fn whose_turn(&self, waiting: &BTreeMap<NodeId, Newcomer>, now: Instant) -> Option<NodeId> {
-        let gap = |id: &NodeId| {
-            let left = self.calm.range(..*id).next_back().or(self.calm.iter().next_back());
-            let right = self.calm.range(*id..).next().or(self.calm.iter().next());
-            (left, right)
-        };
-        let is_calm = |end: Option<(&NodeId, &Instant)>| end.is_none_or(|(_, calm)| *calm <= now);
-        let start = self.calm.keys().next().copied().unwrap_or_default();
-        // Once around from a node that is there, so that no gap is cut in two.
-        let ids: Vec<NodeId> =
-            waiting.range(start..).chain(waiting.range(..start)).map(|(id, _)| *id).collect();
-        let mut gaps = ids.chunk_by(|a, b| gap(a) == gap(b));
-        gaps.find(|ids| is_calm(gap(&ids[0]).0) && is_calm(gap(&ids[0]).1)).map(|ids| ids[ids.len() / 2])
     }
 
     /// Returns the nodes that are alive, by number.
@@ -208,11 +160,7 @@ impl Ring {
     pub(crate) fn remove(&mut self, number: usize, remaining: usize) -> Result<Member, Failure> {
         let at = self.members.iter().position(|member| member.number == number);
         match at {
-            Some(at) if self.members.len() > remaining => {
-                let member = self.members.remove(at);
-                self.calm.remove(&member.node.id());
-                Ok(member)
-            }
+            Some(at) if self.members.len() > remaining => Ok(self.members.remove(at)),
             Some(_) if self.members.len() > 1 => Err(Failure::usage(
                 "of two nodes the other one could not tell a crash from being cut off, and would stop answering",
                 "Type 'spawn' for another one first, or let it say goodbye: leave NODE",
@@ -282,36 +230,10 @@ fn number(text: &str) -> Option<usize> {
     digits.parse().ok().filter(|_| plain && !digits.starts_with('0'))
 }
 
-/// Returns the settings of a ring of so many nodes. It lives faster than usual: all spans that have to do with each other
-/// are shorter by the same factor, since a ring inside one process has no network to wait for, and doubles only once per
-/// lease.
-fn settings(count: usize) -> Settings {
-    let mut settings = Settings::demo();
-    let factor = FASTER[usize::from(count > SMALL)];
-    for span in [
-        &mut settings.lease,
-        &mut settings.hop_timeout_min,
-        &mut settings.hop_timeout_max,
-        &mut settings.probe_timeout_min,
-        &mut settings.probe_timeout_max,
-        &mut settings.heartbeat,
-        &mut settings.join_timeout,
-        &mut settings.join_backoff_min,
-        &mut settings.help_timeout,
-        &mut settings.leave_grace,
-    ] {
-        *span /= factor;
-    }
-    // How long to wait for somebody whose round trip is not known: here it is short for everybody.
-    settings.probe_timeout_max = settings.probe_timeout_min * 2;
-    settings
-}
-
 /// A node that is going to join.
 struct Newcomer {
     number: usize,
     key: [u8; 32],
-    id: NodeId,
 }
 
 impl Newcomer {
@@ -319,11 +241,11 @@ impl Newcomer {
         let mut dice = SeededDice::derive(seed, number as u64);
         let mut key = [0; 32];
         key.chunks_mut(8).for_each(|part| part.copy_from_slice(&dice.roll().to_be_bytes()));
-        Newcomer { number, key, id: Identity::from_seed(key).id() }
+        Newcomer { number, key }
     }
 
     /// Starts the node and waits until it is part of the ring.
-    async fn join(self, hub: Hub, settings: Settings, through: Option<Member>) -> Result<Member, Failure> {
+    async fn join(self, hub: Hub, through: Option<Member>) -> Result<Member, Failure> {
         let name = name(self.number);
         let echo = {
             let name = name.clone();
@@ -331,7 +253,7 @@ impl Newcomer {
                 Some(format!("{name}: {}", String::from_utf8_lossy(&message.bytes)).into_bytes())
             })
         };
-        let builder = Node::builder(CLUSTER).settings(settings);
+        let builder = Node::builder(CLUSTER).settings(Settings::demo());
         let builder = builder.memory(&hub).name(name).key(self.key).app(PURPOSE, echo);
         let members = through.map(|member| member.node.address());
         let builder = builder.join(members).map_err(|error| trouble(&error.to_string()))?;

@@ -87,7 +87,8 @@ fn a_token_lets_one_node_in_which_then_has_a_certificate_of_its_own() {
         let lost = lost.start_here().await.unwrap();
         let Ending::Refused { what } = timeout(LONG, lost.ended()).await.unwrap() else { panic!() };
         assert!(what.contains(&founder.id().to_string()), "{what}");
-        assert_eq!(founder.list_tokens().await.unwrap()[1].state, "open");
+        let tokens = founder.list_tokens().await.unwrap();
+        assert_eq!(tokens.iter().filter(|token| token.state == "open").count(), 1, "{tokens:?}");
 
         // The member can not admit others, and says so.
         let cannot = member.issue_token(Duration::from_secs(60)).await.unwrap().unwrap_err();
