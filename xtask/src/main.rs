@@ -7,6 +7,7 @@ mod fuzz;
 mod races;
 mod suite;
 mod tidy;
+mod tools;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -4,11 +4,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::cargo::Call;
-use crate::tidy;
+use crate::{tidy, tools};
 
 type Step = (&'static str, fn(&Path) -> Result<(), String>);
 
-const STEPS: [Step; 7] = [
+const STEPS: [Step; 8] = [
+    ("tools", |_| tools::ensure()),
     ("format", |root| Call::new("fmt --all --check").run(root)),
     ("lints", |root| Call::new("clippy --workspace --all-targets --locked -- -D warnings").run(root)),
     ("core alone", |root| {
@@ -16,7 +17,8 @@ const STEPS: [Step; 7] = [
         tidy::check_no_std(root)?;
         Call::new("build -p kringle-core --locked --lib").run(root)
     }),
-    ("tests", |root| Call::new("test --workspace --locked").run(root)),
+    // With all tools there, a test that leaves something out for want of one is a failure.
+    ("tests", |root| Call::new("test --workspace --locked").env("KRINGLE_ALL_TOOLS", "1").run(root)),
     ("documentation", |root| {
         Call::new("doc --workspace --no-deps --locked").env("RUSTDOCFLAGS", "-D warnings").run(root)
     }),
