@@ -112,7 +112,7 @@ impl Chaos {
                 side,
                 holds: nonce,
                 leaves: contacts,
-                same: nonce % 4 == 0,
+                same: nonce.is_multiple_of(4),
             })),
             17 => lease_reply(nonce, true, contacts),
             18 => Message::LeaseRecall(Box::new(LeaseRecall { nonce, side, nearer: self.contact() })),
