@@ -22,20 +22,29 @@ pub struct Book {
     /// Entries that rest on hearsay, oldest first; some may have been proved since.
     hearsay: VecDeque<u32>,
     free: Vec<u32>,
+    /// Whose book it is: nobody else knows better where that is.
+    own: Option<NodeId>,
 }
 
 #[derive(Debug)]
 struct Entry {
     id: NodeId,
     incarnation: u32,
-    /// Whether the node itself has said so.
-    proved: bool,
+    /// How many of the endpoints the node itself has named; none, if it has said nothing.
+    proved: usize,
     endpoints: Endpoints,
 }
 
 type Endpoints = Vec<SocketAddr>;
 
 impl Book {
+    /// Makes the book of a node, which is at these endpoints.
+    pub fn of(id: NodeId, incarnation: u32, endpoints: &[SocketAddr]) -> (Book, Addr) {
+        let mut book = Book { own: Some(id), ..Book::default() };
+        let addr = book.prove(id, incarnation, endpoints);
+        (book, addr)
+    }
+
     /// Takes what a node says about itself.
     pub fn prove(&mut self, id: NodeId, incarnation: u32, endpoints: &[SocketAddr]) -> Addr {
         self.note(id, incarnation, endpoints, true)
@@ -66,19 +75,30 @@ impl Book {
         if let Some(&at) = self.by_id.get(&id) {
             let entry = &mut self.entries[at as usize];
             let newer = incarnation > entry.incarnation;
-            let better = proved && incarnation >= entry.incarnation;
-            if (newer || better || !entry.proved && incarnation == entry.incarnation)
-                && !endpoints.is_empty()
-                && (entry.endpoints != endpoints || newer || proved)
-            {
-                entry.endpoints.clear();
-                entry.endpoints.extend_from_slice(endpoints);
+            let news = !endpoints.is_empty() && self.own.is_none_or(|own| own != id || proved);
+            if news && proved {
+                // Whoever judged the connection has seen to it that no earlier life comes back.
+                entry.endpoints = endpoints.to_vec();
+                (entry.incarnation, entry.proved) = (incarnation, endpoints.len());
+            } else if news && entry.proved == 0 && incarnation >= entry.incarnation {
+                entry.endpoints = endpoints.to_vec();
                 entry.incarnation = incarnation;
-                entry.proved = proved;
+            } else if news && newer {
+                // A later life may be elsewhere. That is hearsay: tried after what the node itself has said.
+                entry.endpoints.truncate(entry.proved);
+                let others = endpoints.iter().filter(|told| !entry.endpoints.contains(told));
+                let others: Vec<SocketAddr> = others.copied().collect();
+                entry.endpoints.extend(others);
+                entry.endpoints.truncate(ADDRESSES_MAX);
             }
             return Addr(at);
         }
-        let entry = Entry { id, incarnation, proved, endpoints: endpoints.to_vec() };
+        let entry = Entry {
+            id,
+            incarnation,
+            proved: if proved { endpoints.len() } else { 0 },
+            endpoints: endpoints.to_vec(),
+        };
         let at = match self.free.pop() {
             Some(at) => {
                 self.entries[at as usize] = entry;
@@ -108,16 +128,31 @@ impl Book {
             looks -= 1;
             let Some(at) = self.hearsay.pop_front() else { return };
             let entry = &mut self.entries[at as usize];
-            if entry.proved {
+            if entry.proved > 0 {
                 continue;
             }
             if is_used(entry.id) {
                 self.hearsay.push_back(at);
                 continue;
             }
+            // Its endpoints stay until the place is given to another: somebody may still hold the address.
             self.by_id.remove(&entry.id);
-            entry.endpoints = Endpoints::new();
             self.free.push(at);
+        }
+        // Many came, proved who they are, and went.
+        if self.by_id.len() > most {
+            let own = self.own;
+            let (by_id, free) = (&mut self.by_id, &mut self.free);
+            by_id.retain(|id, at| {
+                let stays = Some(*id) == own || is_used(*id);
+                if !stays {
+                    free.push(*at);
+                }
+                stays
+            });
+            let (by_id, entries) = (&self.by_id, &self.entries);
+            let hearsay = by_id.values().filter(|at| entries[**at as usize].proved == 0);
+            self.hearsay = hearsay.copied().collect();
         }
     }
 }
@@ -158,11 +193,29 @@ mod tests {
         book.learn(Id::new(1), 5, &[at(66)]);
         book.learn(Id::new(1), 4, &[at(67)]);
         assert_eq!(book.get(addr), [at(1)]);
-        // A later life is somewhere else, as far as anybody can tell.
-        book.learn(Id::new(1), 6, &[at(2)]);
-        assert_eq!(book.get(addr), [at(2)]);
-        book.prove(Id::new(1), 5, &[at(1)]);
-        assert_eq!(book.get(addr), [at(2)], "an earlier life came back");
+        // A later life may be somewhere else; that is tried, too, and forgotten when the node speaks again.
+        book.learn(Id::new(1), u32::MAX, &[at(2)]);
+        assert_eq!(book.get(addr), [at(1), at(2)]);
+        book.prove(Id::new(1), 6, &[at(3)]);
+        assert_eq!(book.get(addr), [at(3)]);
+    }
+
+    #[test]
+    fn nobody_else_knows_where_we_are() {
+        let (mut book, addr) = Book::of(Id::new(1), 5, &[at(1)]);
+        book.learn(Id::new(1), u32::MAX, &[at(66)]);
+        assert_eq!(book.get(addr), [at(1)]);
+    }
+
+    #[test]
+    fn those_who_came_and_went_are_forgotten_in_the_end() {
+        let (mut book, _) = Book::of(Id::new(1), 5, &[at(1)]);
+        for id in 2..100 {
+            book.prove(Id::new(id), 1, &[at(9)]);
+        }
+        book.trim_to(50, |id| id == Id::new(7));
+        assert_eq!(book.len(), 2);
+        assert!(book.find(Id::new(1)).is_some() && book.find(Id::new(7)).is_some());
     }
 
     #[test]

@@ -216,8 +216,10 @@ impl Builder {
             LocalSet::new().block_on(&runtime, async {
                 match launch(self).await {
                     Ok((handle, running)) => {
-                        let _ = tell.send(Ok(handle));
-                        running.await;
+                        // Nobody waits for it any more: then nobody could ever stop it.
+                        if tell.send(Ok(handle)).is_ok() {
+                            running.await;
+                        }
                     }
                     Err(error) => drop(tell.send(Err(error))),
                 }

@@ -123,7 +123,9 @@ impl Handle {
 
     /// Says goodbye and ends the node. Returns when it has ended.
     pub async fn leave(&self) -> Result<(), RequestError> {
-        self.call(|reply| Call::Leave { reply }).await.map(drop)
+        self.call(|reply| Call::Leave { reply }).await?;
+        self.ended().await;
+        Ok(())
     }
 
     /// Ends the node without a goodbye: it keeps its identity and may come back. Returns when it has ended.
@@ -149,8 +151,11 @@ impl Handle {
 
     /// Waits until the node is part of a ring and may deliver.
     pub async fn ready(&self) -> Result<(), RequestError> {
-        let mut ready = self.shared.ready.clone();
-        ready.wait_for(|ready| *ready).await.map(drop).map_err(|_| RequestError::Gone)
+        let (mut ready, mut ended) = (self.shared.ready.clone(), self.shared.ended.clone());
+        tokio::select! {
+            ready = ready.wait_for(|ready| *ready) => ready.map(drop).map_err(|_| RequestError::Gone),
+            _ = ended.wait_for(Option::is_some) => Err(RequestError::Gone),
+        }
     }
 
     /// Says whether the node is part of a ring.

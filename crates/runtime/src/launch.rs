@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use kringle_core::config::{ClusterId, Metric};
-use kringle_core::contact::Addr;
+
 use kringle_core::dice::SeededDice;
 use kringle_core::node::Node;
 use kringle_core::wire::ADDRESSES_MAX;
@@ -89,8 +89,7 @@ pub(crate) async fn launch(
     getrandom::fill(&mut seed).map_err(std::io::Error::other)?;
     let (dice, instance) = seed.split_at(8);
     let number = |bytes: &[u8]| bytes.iter().fold(0, |number: u64, byte| number << 8 | u64::from(*byte));
-    let mut book = Book::default();
-    let addr: Addr = book.prove(identity.id(), incarnation, &advertised);
+    let (book, addr) = Book::of(identity.id(), incarnation, &advertised);
     let tokens = match &home {
         Some(home) => Tokens::open(&identity, standing.cluster_id, home).map_err(home_error)?,
         None => Tokens::in_memory(&identity, standing.cluster_id),

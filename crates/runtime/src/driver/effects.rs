@@ -97,14 +97,16 @@ impl Driver {
             return self.soon.push_back(Input::Forwarded { hop, verdict: Verdict::Stop });
         }
         if message.bytes.len() > self.config.payload as usize {
-            hook.error(AppError::TooLarge { bytes: message.bytes.len(), limit: self.config.payload });
+            let _ = guarded(|| {
+                hook.error(AppError::TooLarge { bytes: message.bytes.len(), limit: self.config.payload })
+            });
             message.bytes.clone_from(&app.bytes);
         }
         let chosen = match self.node.overlay().as_pastry().and_then(|pastry| pastry.router().get(next)) {
             _ if next == to.id => to,
             Some(contact) => contact,
             None => {
-                hook.error(AppError::UnknownHop(next));
+                let _ = guarded(|| hook.error(AppError::UnknownHop(next)));
                 to
             }
         };
@@ -132,7 +134,7 @@ impl Driver {
                 let answer = guarded(|| hook.deliver(key, message)).flatten();
                 let (limit, size) = (self.config.payload, answer.as_ref().map_or(0, Vec::len));
                 if size > limit as usize {
-                    hook.error(AppError::TooLarge { bytes: size, limit });
+                    let _ = guarded(|| hook.error(AppError::TooLarge { bytes: size, limit }));
                 }
                 answer.filter(|_| size <= limit as usize)
             }
@@ -202,7 +204,9 @@ impl Driver {
             Note::Cleared(peer) => What::Cleared { peer: peer.id.to_string() },
             Note::Died(peer) => What::Died { peer: peer.id.to_string() },
             Note::LeasesOverdue => {
-                self.apps.iter().for_each(|(_, app)| app.error(AppError::LeasesOverdue));
+                for (_, app) in &self.apps {
+                    let _ = guarded(|| app.error(AppError::LeasesOverdue));
+                }
                 What::LeasesOverdue
             }
             _ => return,
@@ -212,7 +216,7 @@ impl Driver {
 }
 
 /// Calls an application. One that panics loses this call; the node goes on for the others.
-fn guarded<T>(call: impl FnOnce() -> T) -> Option<T> {
+pub(super) fn guarded<T>(call: impl FnOnce() -> T) -> Option<T> {
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call));
     done.inspect_err(|_| tracing::error!("an application panicked")).ok()
 }

@@ -94,6 +94,9 @@ impl Driver {
     /// Somebody was found: the core takes over.
     fn found_ring(&mut self, mut contacts: Vec<Contact>, remembered: Vec<Contact>, reply: Waiting) {
         self.joining = false;
+        if self.ending.is_some() {
+            return;
+        }
         let back = self.had_peers;
         for contact in remembered {
             if !contacts.iter().any(|known| known.id == contact.id) {
@@ -111,6 +114,9 @@ impl Driver {
 
     /// This identity was known in a later life: it goes on as one that is later still, with nothing kept.
     pub(super) fn be_reborn(&mut self, at_least: u32) {
+        if self.ending.is_some() {
+            return;
+        }
         let incarnation = match &self.home {
             Some(home) => match home.raise_incarnation(at_least) {
                 Ok(incarnation) => incarnation,
@@ -126,6 +132,10 @@ impl Driver {
         self.node = Node::pastry(me.id, incarnation, addr, &self.config);
         self.timers = [NEVER; Timer::ALL.len()];
         self.soon.clear();
+        // What the old life had to say must not be said by the new one.
+        for dialling in self.dialling.values_mut() {
+            self.waiting_to_leave -= dialling.clear();
+        }
         let _ = self.ready.send(false);
         for link in self.links.values().flat_map(super::PeerLinks::all) {
             link.close(false);
@@ -147,6 +157,9 @@ impl Shell {
     async fn find_ring(self: Rc<Shell>, remembered: Vec<Contact>, reply: Waiting) {
         let mut pause = PAUSE_MIN;
         loop {
+            if self.driver.borrow().ending.is_some() {
+                return;
+            }
             let seeds = self.driver.borrow().seeds.clone();
             let round = self.try_seeds(seeds).await;
             if !round.found.is_empty() || !remembered.is_empty() {
@@ -179,7 +192,7 @@ impl Shell {
             return;
         }
         let peers = self.try_seeds(seeds).await.found;
-        if !peers.is_empty() {
+        if !peers.is_empty() && self.driver.borrow().ending.is_none() {
             self.enter(|driver| driver.command(Command::Meet { peers }, oneshot::channel().0));
         }
     }

@@ -47,6 +47,7 @@ use crate::transport::hello::{Refused, Why};
 use crate::transport::link::{Link, Owner, READ};
 use crate::transport::mem::Hub;
 use crate::transport::tls::Tls;
+use effects::guarded;
 use peers::{Dialling, PeerLinks};
 
 /// A timer that is not set.
@@ -128,6 +129,9 @@ pub(crate) struct Driver {
     remembered: u64,
     /// Messages that wait for connections to open.
     waiting_to_leave: usize,
+    /// When this node last began a new life without being restarted, and how often it has.
+    reborn_at: Option<Time>,
+    rebirths: u32,
     /// Whether this node is finding out if it has a twin.
     doubting: bool,
 }
@@ -212,6 +216,8 @@ impl Shell {
                 had_peers: parts.had_peers,
                 remembered: 0,
                 waiting_to_leave: 0,
+                reborn_at: None,
+                rebirths: 0,
                 doubting: false,
             }),
             scratch: Cell::default(),
@@ -272,7 +278,14 @@ impl Shell {
         tasks.spawn_local(self.clone().do_duties());
         self.enter(Driver::begin);
         loop {
-            self.ending.notified().await;
+            tokio::select! {
+                () = self.ending.notified() => {}
+                Some(Err(error)) = tasks.join_next() => {
+                    // Without its timers or its calls a node is worse than none.
+                    let what = format!("a mistake of ours: {error}");
+                    self.enter(|driver| driver.finish(Ending::Failed { what }));
+                }
+            }
             if let Some(ending) = self.enter(|driver| driver.ending.clone()) {
                 if !self.driver.borrow().crash {
                     self.say_last_words().await;
@@ -344,6 +357,11 @@ impl Driver {
 
     fn handle(&mut self, input: Input) {
         self.soon.push_back(input);
+        self.settle();
+    }
+
+    /// Hands over everything that has come up.
+    fn settle(&mut self) {
         while let Some(input) = self.soon.pop_front() {
             let mut out = std::mem::take(&mut self.out);
             let mut cx = Ctx {
@@ -428,7 +446,9 @@ impl Driver {
         let alive = matches!(body, Body::Ping(_) | Body::Pong(_));
         self.input(Input::Message { from, body });
         if alive {
-            self.apps.iter().for_each(|(_, app)| app.heartbeat(from.id));
+            for (_, app) in &self.apps {
+                let _ = guarded(|| app.heartbeat(from.id));
+            }
         }
     }
 
@@ -444,7 +464,10 @@ impl Driver {
         match call {
             Call::Command { command, reply } => self.command(command, reply),
             Call::Join { seeds, reply } => self.join(seeds, Some(reply)),
-            Call::Look(look) => look(&self.view()),
+            Call::Look(look) => {
+                let view = self.view();
+                let _ = guarded(|| look(&view));
+            }
             Call::Client(client) => self.about.client = client,
             Call::Token(chore) => self.token(chore),
             Call::Leave { reply } => self.leave(reply),
@@ -477,9 +500,11 @@ impl Driver {
         if !self.joined.is_empty() || !self.left.is_empty() {
             let (joined, left) = (std::mem::take(&mut self.joined), std::mem::take(&mut self.left));
             for (_, app) in &self.apps {
-                app.leaf_set_changed(&joined, &left);
-                joined.iter().for_each(|node| app.node_joined(*node));
-                left.iter().for_each(|node| app.node_left(*node));
+                let _ = guarded(|| {
+                    app.leaf_set_changed(&joined, &left);
+                    joined.iter().for_each(|node| app.node_joined(*node));
+                    left.iter().for_each(|node| app.node_left(*node));
+                });
             }
         }
     }

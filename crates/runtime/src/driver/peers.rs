@@ -14,6 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinSet, spawn_local};
 use tokio::time::{Instant, sleep, timeout};
 
+use super::effects::guarded;
 use super::{CONTROL, Driver, Network, Shell};
 use crate::clock::unix_ms;
 use crate::handle::Ending;
@@ -70,8 +71,13 @@ impl PeerLinks {
 #[derive(Default)]
 pub(super) struct Dialling {
     waiting: Vec<(Contact, Body)>,
-    /// Whether the application's metric waits for it, too.
-    measure: Option<Contact>,
+}
+
+impl Dialling {
+    /// Forgets what waits. Returns how much that was.
+    pub(super) fn clear(&mut self) -> usize {
+        std::mem::take(&mut self.waiting).len()
+    }
 }
 
 /// Why a peer could not be reached.
@@ -215,6 +221,7 @@ impl Shell {
     async fn greet(self: &Rc<Shell>, proved: Proved, purpose: Purpose) -> Result<Rc<Link>, DialError> {
         let Proved { mut stream, key, admit } = proved;
         let hello = self.driver.borrow().hello(purpose, key.id());
+        let incarnation = hello.incarnation;
         if let (None, Some(token)) = (&hello.certificate, &self.driver.borrow().me.token)
             && token.issuer() != key.id()
         {
@@ -240,7 +247,10 @@ impl Shell {
         if let Some(admit) = admit {
             admit.set(0);
         }
-        let link = self.enter(|driver| driver.register(&key, &theirs, purpose, true, Some(rtt)));
+        let said = incarnation;
+        let link = self
+            .enter(|driver| driver.admit_link(said, &key, &theirs, purpose, Some(rtt)))
+            .map_err(DialError::Unwelcome)?;
         spawn_local(self.clone().attend(stream, link.clone()));
         Ok(link)
     }
@@ -364,6 +374,7 @@ impl Shell {
             return Err(DialError::Unreachable("the first word was no greeting".into()));
         };
         let mut ours = self.driver.borrow().hello(theirs.purpose, key.id());
+        let said = ours.incarnation;
         if theirs.purpose == Purpose::Who {
             (ours.certificate, ours.credentials, ours.endpoints) = (None, None, Vec::new());
             Greeting::Hello(Box::new(ours)).write(&mut stream).await?;
@@ -390,10 +401,12 @@ impl Shell {
             }
             Greeting::Hello(_) => return Err(DialError::Unreachable("a greeting out of turn".into())),
         }
-        let link = self.enter(|driver| {
-            driver.metrics.accepted.inc();
-            driver.register(&key, &theirs, theirs.purpose, false, None)
-        });
+        let link = self
+            .enter(|driver| {
+                driver.metrics.accepted.inc();
+                driver.admit_link(said, &key, &theirs, theirs.purpose, None)
+            })
+            .map_err(DialError::Unwelcome)?;
         Ok(Some((stream, link)))
     }
 }
@@ -424,9 +437,8 @@ impl Driver {
     }
 
     pub(super) fn dial_to_measure(&mut self, to: Contact) {
-        if let Some(dialling) = self.dialling_to(to, false) {
-            dialling.measure = Some(to);
-        }
+        // Once it is open, the distance is told.
+        let _ = self.dialling_to(to, false);
     }
 
     fn dialling_to(&mut self, to: Contact, bulk: bool) -> Option<&mut Dialling> {
@@ -444,7 +456,7 @@ impl Driver {
     }
 
     fn dialled(&mut self, to: NodeId, bulk: bool, opened: Result<Rc<Link>, DialError>) {
-        let Some(Dialling { waiting, measure }) = self.dialling.remove(&(to, bulk)) else { return };
+        let Some(Dialling { waiting }) = self.dialling.remove(&(to, bulk)) else { return };
         self.waiting_to_leave -= waiting.len();
         match opened {
             Ok(link) => {
@@ -454,22 +466,23 @@ impl Driver {
                     // Not "over this link": the peer may have dialled at the same time, and its connection stayed.
                     if self.link(to, bulk).is_some() {
                         self.send(to, body, Dial::Never);
-                    } else if !self.put(&link, &body) {
+                    } else if link.incarnation < to.incarnation || !self.put(&link, &body) {
                         self.soon.push_back(Input::Unsent { to, body });
                     }
                 }
-                if let Some(peer) = measure {
-                    self.execute(kringle_core::edge::Output::Measure { peer });
+                if !bulk {
+                    self.input(Input::Opened { peer: opened.id });
+                    self.tell_distance(&link);
                 }
-                self.input(Input::Opened { peer: opened.id });
-                self.tell_distance(&link);
             }
             Err(error) => {
                 self.metrics.dial_failed.inc();
                 tracing::debug!(peer = %to, %error, "cannot reach a peer");
                 for (to, body) in waiting {
-                    self.input(Input::Unsent { to, body });
+                    // It may have reached us meanwhile; if not, the core is told.
+                    self.send(to, body, Dial::Never);
                 }
+                self.settle();
             }
         }
     }
@@ -493,7 +506,10 @@ impl Driver {
                 None => me.token.as_ref().filter(|token| token.issuer() == to).map(Token::text),
                 Some(_) => None,
             },
-            credentials: me.credentials.as_ref().map(|credentials| credentials.show(me.identity.id(), to)),
+            credentials: me
+                .credentials
+                .as_ref()
+                .and_then(|credentials| guarded(|| credentials.show(me.identity.id(), to))),
             granted: None,
         }
     }
@@ -501,6 +517,8 @@ impl Driver {
     /// Decides whether to let somebody in whose key is proved. Returns a certificate if it brought a good token.
     fn judge(&mut self, hello: &Hello, key: &PublicKey) -> Result<Option<Certificate>, Refused> {
         self.judge_plain(hello, key.id())?;
+        // Before a token is used up.
+        self.judge_credentials(hello, key.id())?;
         let granted = match &self.me.cluster {
             Some(cluster) if cluster.is_open() => None,
             _ => match self.check_certificate(hello, key) {
@@ -509,7 +527,6 @@ impl Driver {
                 Err(_) => Some(self.redeem(hello, key)?),
             },
         };
-        self.judge_credentials(hello, key.id())?;
         Ok(granted)
     }
 
@@ -565,6 +582,10 @@ impl Driver {
             };
             return Err(Refused::new(Why::Cluster, text));
         }
+        let usable = |to: &SocketAddr| to.port() != 0 && !to.ip().is_unspecified();
+        if hello.endpoints.is_empty() || !hello.endpoints.iter().all(usable) {
+            return Err(Refused::new(Why::Other, "it names no address at which it can be reached"));
+        }
         let Some((incarnation, instance)) = self.lives.get(&peer).copied() else { return Ok(()) };
         let later = || Some((incarnation, self.book.find(peer).unwrap_or_default().to_vec()));
         if hello.incarnation < incarnation {
@@ -614,8 +635,12 @@ impl Driver {
     fn judge_credentials(&self, hello: &Hello, peer: NodeId) -> Result<(), Refused> {
         let Some(credentials) = &self.me.credentials else { return Ok(()) };
         let shown = hello.credentials.as_deref().unwrap_or_default();
-        let checked = credentials.check(self.me.identity.id(), peer, shown);
-        checked.map_err(|why| Refused::new(Why::Credentials, why))
+        let checked = guarded(|| credentials.check(self.me.identity.id(), peer, shown));
+        checked.unwrap_or_else(|| Err("the check panicked".into())).map_err(|why| {
+            // What is wrong with them is not the peer's business.
+            tracing::warn!(%peer, why, "credentials are not good");
+            Refused::new(Why::Credentials, "the credentials are not good here")
+        })
     }
 
     pub(super) fn save_membership(&mut self) {
@@ -628,6 +653,26 @@ impl Driver {
         if let Err(error) = home.set_cluster(&membership) {
             tracing::error!(%error, "cannot keep the membership");
         }
+    }
+
+    /// Takes a connection over, if what was said at its beginning still holds: greeting takes time, and others come
+    /// meanwhile. A round trip is known to the one who dialled.
+    fn admit_link(
+        &mut self,
+        said: u32,
+        key: &PublicKey,
+        hello: &Hello,
+        purpose: Purpose,
+        rtt: Option<u32>,
+    ) -> Result<Rc<Link>, Refused> {
+        if self.ending.is_some() {
+            return Err(Refused::new(Why::Stopping, "this node stops"));
+        }
+        if said != self.me.incarnation {
+            return Err(Refused::new(Why::Other, "this node has begun a new life meanwhile"));
+        }
+        self.judge_plain(hello, key.id())?;
+        Ok(self.register(key, hello, purpose, rtt.is_some(), rtt))
     }
 
     /// Takes a connection over whose ends have agreed.
@@ -688,6 +733,9 @@ impl Driver {
 
     /// Says a last word and closes a link when it has left.
     pub(super) fn dismiss(&mut self, link: &Rc<Link>, last: &Refused) {
+        if !link.is_open() {
+            return;
+        }
         link.orderly.set(true);
         let word = Greeting::Refused(last.clone()).encode();
         let queued = link.queue(self.now, |out| {
@@ -717,6 +765,7 @@ impl Driver {
         if matches!(refused.why, Why::Superseded | Why::Twin)
             && let Some((incarnation, endpoints)) = refused.later.clone()
             && incarnation >= self.me.incarnation
+            && !endpoints.is_empty()
             // Lives are counted by the clock; one that is far ahead of it is an invention.
             && u64::from(incarnation) < unix_ms() / 1000 + FAR_AHEAD
         {
@@ -768,6 +817,18 @@ impl Driver {
         });
     }
 
+    /// Says whether it is time for another life: a minute after the last one, then twice as long each time, whatever
+    /// others say.
+    fn may_be_reborn(&mut self) -> bool {
+        let pause = Duration::from_secs(60) * (1 << self.rebirths.min(10));
+        let due = self.reborn_at.is_none_or(|at| self.now.since(at) >= pause);
+        if due {
+            self.reborn_at = Some(self.now);
+            self.rebirths += 1;
+        }
+        due
+    }
+
     fn answered_doubt(&mut self, incarnation: u32, endpoints: &[SocketAddr], answer: Option<Hello>) {
         match answer {
             Some(hello) if hello.instance == self.me.instance => {}
@@ -779,7 +840,9 @@ impl Driver {
                     self.finish(Ending::Twin { what });
                 }
             }
-            None if incarnation >= self.me.incarnation => self.be_reborn(incarnation.saturating_add(1)),
+            None if incarnation >= self.me.incarnation && self.may_be_reborn() => {
+                self.be_reborn(incarnation.saturating_add(1));
+            }
             None => {}
         }
     }

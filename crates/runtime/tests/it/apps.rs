@@ -34,6 +34,7 @@ impl App for Recorder {
         match message.bytes.as_slice() {
             b"quiet" => None,
             b"huge" => Some(vec![0; 100_000]),
+            b"panic" => panic!("as told"),
             bytes => Some([b"re: ", bytes].concat()),
         }
     }
@@ -111,6 +112,11 @@ async fn routes_and_hooks(place: Place) {
     // An answer that is too large is left out, and the application is told.
     assert_eq!(pair.route(b"huge").await, Ok(None));
     assert!(pair.apps[1].has("error what the application made"));
+    // One that panics loses this call, and the node goes on.
+    assert_eq!(pair.route(b"panic").await, Ok(None));
+    assert_eq!(pair.route(b"hello").await, Ok(Some(b"re: hello".to_vec())));
+    assert!(pair.nodes[1].look(|_| panic!("as told")).await.is_err());
+    assert!(pair.nodes[1].summary().await.is_ok());
     // Larger than a frame for small talk: over the connection for large ones.
     let large = vec![b'x'; 60_000];
     let answer = pair.route(&large).await.unwrap().unwrap();

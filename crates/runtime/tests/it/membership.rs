@@ -155,6 +155,21 @@ fn a_seed_that_comes_later_is_found() {
 }
 
 #[test]
+fn a_node_that_was_stopped_while_it_looked_for_a_ring_stays_stopped() {
+    run(async {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let early = builder(&Place::Sockets, None).join([Seed::Address(free)]).start_here().await.unwrap();
+        assert_eq!(early.stop().await, Ending::Stopped);
+        assert!(early.ready().await.is_err());
+        let late = builder(&Place::Sockets, None).listen(free).start_here().await.unwrap();
+        late.ready().await.unwrap();
+        // Longer than its pause between two rounds over the seeds.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(late.survey(9, LONG).await.unwrap().nodes.len(), 1);
+    });
+}
+
+#[test]
 fn rings_that_are_introduced_become_one() {
     run(async {
         let hub = Place::Memory(Hub::new());
