@@ -3,12 +3,15 @@
 //! Everything of one node runs on one thread. Tasks (one per connection, one for timers, one for calls of handles) enter
 //! the driver one at a time with what they have, all of it at once; the driver hands it to the node input by input, due
 //! timers first, executes the outputs (`effects`), and at the end lets every connection that got something write it,
-//! once. `peers` opens and accepts connections; `joining` finds the ring; `duties` is what happens every now and then.
+//! once. `peers` opens and accepts connections, `judging` says who may, `twins` whether there is
+//! another one of us; `joining` finds the ring; `duties` is what happens every now and then.
 
 mod duties;
 mod effects;
 mod joining;
+mod judging;
 mod peers;
+mod twins;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};

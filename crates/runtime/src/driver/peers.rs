@@ -9,18 +9,13 @@ use kringle_core::contact::Contact;
 use kringle_core::edge::{Dial, Input};
 use kringle_core::id::NodeId;
 use kringle_core::message::Body;
-use kringle_core::wire::{HEADER, OLDEST, VERSION};
+use kringle_core::wire::HEADER;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinSet, spawn_local};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
-use super::effects::guarded;
 use super::{CONTROL, Driver, Network, Shell};
 use crate::clock::unix_ms;
-use crate::handle::Ending;
-use crate::home::Membership;
-use crate::identity::cluster::{Certificate, Cluster};
-use crate::identity::token::{Token, TokenError};
 use crate::identity::{Identity, PublicKey};
 use crate::report::What;
 use crate::transport::hello::{Greeting, Hello, Purpose, Refused, Why};
@@ -256,7 +251,7 @@ impl Shell {
     }
 
     /// Asks who is at these addresses that has our own key, in which life.
-    async fn ask_who(&self, endpoints: &[SocketAddr]) -> Option<Hello> {
+    pub(super) async fn ask_who(&self, endpoints: &[SocketAddr]) -> Option<Hello> {
         let stranger = Identity::generate().ok()?;
         let me = self.driver.borrow().me.identity.id();
         for to in endpoints.iter().copied() {
@@ -487,174 +482,6 @@ impl Driver {
         }
     }
 
-    /// What this node says about itself to a peer.
-    fn hello(&self, purpose: Purpose, to: NodeId) -> Hello {
-        let me = &self.me;
-        Hello {
-            version: VERSION,
-            oldest: OLDEST,
-            purpose,
-            cluster: me.cluster_id(),
-            cluster_name: self.about.cluster.clone(),
-            incarnation: me.incarnation,
-            instance: me.instance,
-            endpoints: self.about.endpoints.clone(),
-            region: self.about.region.clone(),
-            certificate: me.certificate.map(|certificate| certificate.encode()),
-            token: match &me.certificate {
-                // It is good for one node only; nobody else gets to see it.
-                None => me.token.as_ref().filter(|token| token.issuer() == to).map(Token::text),
-                Some(_) => None,
-            },
-            credentials: me
-                .credentials
-                .as_ref()
-                .and_then(|credentials| guarded(|| credentials.show(me.identity.id(), to))),
-            granted: None,
-        }
-    }
-
-    /// Decides whether to let somebody in whose key is proved. Returns a certificate if it brought a good token.
-    fn judge(&mut self, hello: &Hello, key: &PublicKey) -> Result<Option<Certificate>, Refused> {
-        self.judge_plain(hello, key.id())?;
-        // Before a token is used up.
-        self.judge_credentials(hello, key.id())?;
-        let granted = match &self.me.cluster {
-            Some(cluster) if cluster.is_open() => None,
-            _ => match self.check_certificate(hello, key) {
-                Ok(()) => None,
-                Err(why) if hello.token.is_none() => return Err(why),
-                Err(_) => Some(self.redeem(hello, key)?),
-            },
-        };
-        Ok(granted)
-    }
-
-    /// Decides whether somebody we have reached is who we want to talk to.
-    fn judge_answer(&mut self, hello: &Hello, key: &PublicKey) -> Result<(), Refused> {
-        self.judge_plain(hello, key.id())?;
-        let membership = |why: String| Refused::new(Why::Membership, why);
-        if self.me.cluster.is_none() {
-            // The token names the cluster, and the cluster's name and key have to fit it: from here on we know its key.
-            let shown = hello.certificate.as_deref().map(Certificate::decode);
-            let Some(Ok(shown)) = shown else {
-                return Err(membership("no certificate of the cluster".into()));
-            };
-            let cluster = Cluster::member(&self.about.cluster, shown.cluster_key);
-            let cluster = cluster.map_err(|error| membership(error.to_string()))?;
-            if cluster.id() != self.me.cluster_id() {
-                return Err(membership("the token is for another cluster than this name".into()));
-            }
-            self.me.cluster = Some(cluster);
-        }
-        if !self.me.cluster.as_ref().is_some_and(Cluster::is_open) {
-            self.check_certificate(hello, key)?;
-        }
-        self.judge_credentials(hello, key.id())?;
-        if let Some(granted) = &hello.granted {
-            let granted = Certificate::decode(granted).map_err(|error| membership(error.to_string()))?;
-            let mine = self.me.identity.public();
-            let good = self.me.cluster.as_ref().is_some_and(|cluster| cluster.check(&granted, &mine).is_ok());
-            if !good {
-                return Err(membership("the certificate it made for us is not good".into()));
-            }
-            self.me.certificate = Some(granted);
-            self.save_membership();
-        }
-        Ok(())
-    }
-
-    fn judge_plain(&self, hello: &Hello, peer: NodeId) -> Result<(), Refused> {
-        if hello.oldest > VERSION || hello.version < OLDEST {
-            return Err(Refused::new(
-                Why::Version,
-                format!(
-                    "speaks versions {} to {}, this node {OLDEST} to {VERSION}",
-                    hello.oldest, hello.version
-                ),
-            ));
-        }
-        if hello.cluster != self.me.cluster_id() {
-            let (ours, theirs) = (&self.about.cluster, &hello.cluster_name);
-            let text = match ours == theirs {
-                true => format!("both are called {ours}, but the secrets differ (KR0421)"),
-                false => format!("this node belongs to cluster {ours}, not to {theirs} (KR0421)"),
-            };
-            return Err(Refused::new(Why::Cluster, text));
-        }
-        let usable = |to: &SocketAddr| to.port() != 0 && !to.ip().is_unspecified();
-        if hello.endpoints.is_empty() || !hello.endpoints.iter().all(usable) {
-            return Err(Refused::new(Why::Other, "it names no address at which it can be reached"));
-        }
-        let Some((incarnation, instance)) = self.lives.get(&peer).copied() else { return Ok(()) };
-        let later = || Some((incarnation, self.book.find(peer).unwrap_or_default().to_vec()));
-        if hello.incarnation < incarnation {
-            let text =
-                format!("a later life of this node is known: {incarnation}, not {}", hello.incarnation);
-            return Err(Refused { why: Why::Superseded, text, later: later() });
-        }
-        let here = self.links.get(&peer).is_some_and(|links| {
-            links
-                .all()
-                .any(|link| link.is_open() && link.instance == instance && link.incarnation == incarnation)
-        });
-        if hello.incarnation == incarnation && hello.instance != instance && here {
-            let text = "the same identity is connected from another process".into();
-            return Err(Refused { why: Why::Twin, text, later: later() });
-        }
-        Ok(())
-    }
-
-    fn check_certificate(&self, hello: &Hello, key: &PublicKey) -> Result<(), Refused> {
-        let refuse = |why: String| Refused::new(Why::Membership, why);
-        let Some(cluster) = &self.me.cluster else { return Err(refuse("this node is no member yet".into())) };
-        let Some(shown) = &hello.certificate else {
-            return Err(refuse(format!(
-                "cluster {} is private: bring a join token (kringle token new, on a member)",
-                cluster.name()
-            )));
-        };
-        let certificate = Certificate::decode(shown).map_err(|error| refuse(error.to_string()))?;
-        cluster.check(&certificate, key).map_err(|error| refuse(error.to_string()))
-    }
-
-    fn redeem(&mut self, hello: &Hello, key: &PublicKey) -> Result<Certificate, Refused> {
-        let refuse = |why: String| Refused::new(Why::Membership, why);
-        let token: Token = hello
-            .token
-            .as_deref()
-            .unwrap_or_default()
-            .parse()
-            .map_err(|error: TokenError| refuse(error.to_string()))?;
-        let cluster = self.me.cluster.as_ref().filter(|cluster| cluster.can_certify());
-        let Some(cluster) = cluster else { return Err(refuse("this node can not admit others".into())) };
-        self.me.tokens.redeem(&token, unix_ms() / 1000).map_err(|error| refuse(error.to_string()))?;
-        cluster.certify(key).ok_or_else(|| refuse("this node can not admit others".into()))
-    }
-
-    fn judge_credentials(&self, hello: &Hello, peer: NodeId) -> Result<(), Refused> {
-        let Some(credentials) = &self.me.credentials else { return Ok(()) };
-        let shown = hello.credentials.as_deref().unwrap_or_default();
-        let checked = guarded(|| credentials.check(self.me.identity.id(), peer, shown));
-        checked.unwrap_or_else(|| Err("the check panicked".into())).map_err(|why| {
-            // What is wrong with them is not the peer's business.
-            tracing::warn!(%peer, why, "credentials are not good");
-            Refused::new(Why::Credentials, "the credentials are not good here")
-        })
-    }
-
-    pub(super) fn save_membership(&mut self) {
-        let (Some(home), Some(cluster)) = (&self.home, &self.me.cluster) else { return };
-        let membership = Membership {
-            cluster: cluster.clone(),
-            certificate: self.me.certificate,
-            had_peers: self.had_peers,
-        };
-        if let Err(error) = home.set_cluster(&membership) {
-            tracing::error!(%error, "cannot keep the membership");
-        }
-    }
-
     /// Takes a connection over, if what was said at its beginning still holds: greeting takes time, and others come
     /// meanwhile. A round trip is known to the one who dialled.
     fn admit_link(
@@ -797,53 +624,6 @@ impl Driver {
         tracing::trace!(peer = %link.peer, ?end, "connection ended");
         if !link.bulk && !link.orderly.get() && self.ending.is_none() {
             self.input(Input::Lost { peer: link.peer });
-        }
-    }
-
-    /// Somebody knows a life of this node that is not behind this one. If it answers, it is a twin, and one of the two
-    /// has to end; if not, it is in the past, and this life has to be later than it.
-    fn doubt_myself(&mut self, incarnation: u32, endpoints: Vec<SocketAddr>) {
-        if std::mem::replace(&mut self.doubting, true) {
-            return;
-        }
-        let Some(shell) = self.shell.upgrade() else { return };
-        spawn_local(async move {
-            let since = Instant::now();
-            let answer = shell.ask_who(&endpoints).await;
-            shell.enter(|driver| driver.answered_doubt(incarnation, &endpoints, answer));
-            // Not more often than this, whatever others say.
-            sleep(Duration::from_secs(2).saturating_sub(since.elapsed())).await;
-            shell.enter(|driver| driver.doubting = false);
-        });
-    }
-
-    /// Says whether it is time for another life: a minute after the last one, then twice as long each time, whatever
-    /// others say.
-    fn may_be_reborn(&mut self) -> bool {
-        let pause = Duration::from_secs(60) * (1 << self.rebirths.min(10));
-        let due = self.reborn_at.is_none_or(|at| self.now.since(at) >= pause);
-        if due {
-            self.reborn_at = Some(self.now);
-            self.rebirths += 1;
-        }
-        due
-    }
-
-    fn answered_doubt(&mut self, incarnation: u32, endpoints: &[SocketAddr], answer: Option<Hello>) {
-        match answer {
-            Some(hello) if hello.instance == self.me.instance => {}
-            Some(hello) => {
-                let theirs = (hello.incarnation, hello.instance);
-                if theirs > (self.me.incarnation, self.me.instance) {
-                    let at = endpoints.first().map(ToString::to_string).unwrap_or_default();
-                    let what = format!("the same identity runs at {at}, in a later life ({})", theirs.0);
-                    self.finish(Ending::Twin { what });
-                }
-            }
-            None if incarnation >= self.me.incarnation && self.may_be_reborn() => {
-                self.be_reborn(incarnation.saturating_add(1));
-            }
-            None => {}
         }
     }
 }
