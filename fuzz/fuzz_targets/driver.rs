@@ -324,7 +324,7 @@ impl Driver {
         let silent = was_out && matches!(input, Input::Timer(_));
         let creates = was_out && matches!(input, Input::Command { command: Command::Create, .. });
         let Driver { config, dice, out, now, .. } = self;
-        let mut cx = Ctx { now: *now, config, dice, records: &NoRecords, out };
+        let mut cx = Ctx { now: *now, wall: 0, config, dice, records: &NoRecords, out };
         self.node.handle(input, &mut cx);
         let outputs: Vec<Output> = self.out.drain().collect();
         assert!(outputs.len() < OUTPUTS_MAX, "{} outputs for one input", outputs.len());

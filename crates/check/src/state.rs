@@ -407,6 +407,7 @@ impl State {
                 now: self.now,
                 config: rules.config,
                 dice: &mut StillDice::of(node.into(), slot.contact.incarnation),
+                wall: 0,
                 records: &NoRecords,
                 out: &mut out,
             };
@@ -437,7 +438,7 @@ impl State {
             }
             Output::SetTimer { timer, at } => slot.timers[timer as usize] = at.max(self.now),
             Output::CancelTimer { timer } => slot.timers[timer as usize] = NEVER,
-            Output::Reply { .. } | Output::Event(_) | Output::Note(_) => {}
+            Output::Reply { .. } | Output::Event(_) | Output::Note(_) | Output::Persist { .. } => {}
         }
     }
 

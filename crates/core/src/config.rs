@@ -134,6 +134,29 @@ pub struct Settings {
     pub help_queue: u8,
     /// How long a leaving node still passes on what it has in hand.
     pub leave_grace: Duration,
+
+    /// Parts the id space is cut into for the store, a power of two up to 65,536; the same everywhere, for ever.
+    pub slots: u32,
+    /// Bytes a key may have, up to 64 KiB.
+    pub key_max: u32,
+    /// Bytes a value may have, and all values of a set together, up to 1 MiB.
+    pub value_max: u32,
+    /// Values a set may have, up to 65,536.
+    pub set_max: u32,
+    /// Operations one node coordinates at a time; more are refused as busy. (guess)
+    pub operations: u32,
+    /// How long a silent replica is waited for before it is asked again. (guess)
+    pub store_retry: Duration,
+    /// How often the copies of a slot are compared. Shorter: damage is found sooner, more traffic. (guess)
+    pub sweep: Duration,
+    /// How long a deleted record is remembered at least.
+    pub tombstone_age: Duration,
+    /// How long a node that stopped politely is waited for before its copies are made elsewhere.
+    pub rejoin_grace: Duration,
+    /// How long a leaving node hands its copies over at most.
+    pub drain: Duration,
+    /// How far ahead of this node's wall clock a version may be; further is refused.
+    pub clock_ahead: Duration,
 }
 
 impl Default for Settings {
@@ -183,6 +206,17 @@ impl Default for Settings {
             help_timeout: Duration::from_secs(2),
             help_queue: 64,
             leave_grace: Duration::from_millis(500),
+            slots: 4096,
+            key_max: 1024,
+            value_max: 1 << 20,
+            set_max: 65_536,
+            operations: 4096,
+            store_retry: Duration::from_millis(200),
+            sweep: Duration::from_secs(60),
+            tombstone_age: Duration::from_secs(86_400),
+            rejoin_grace: Duration::from_secs(60),
+            drain: Duration::from_secs(30),
+            clock_ahead: Duration::from_secs(5),
         }
     }
 }
@@ -237,6 +271,16 @@ impl Settings {
             ),
             (self.nearer_percent <= 90, "nearer-percent", "must be at most 90"),
             ((1..=254).contains(&self.hops_max), "hops-max", "must be 1 to 254"),
+            ((1..=15).contains(&self.replicas), "replicas", "must be 1 to 15"),
+            (
+                self.slots.is_power_of_two() && self.slots <= 65_536,
+                "slots",
+                "must be a power of two, at most 65,536",
+            ),
+            ((1..=65_536).contains(&self.key_max), "key-max", "must be 1 byte to 64 KiB"),
+            ((1..=1 << 20).contains(&self.value_max), "value-max", "must be 1 byte to 1 MiB"),
+            ((1..=65_536).contains(&self.set_max), "set-max", "must be 1 to 65,536"),
+            (self.operations >= 1, "operations", "must be at least 1"),
             (self.seen >= 1, "seen", "must be at least 1"),
             (self.hop_attempts >= 1, "hop-attempts", "must be at least 1"),
             ((1..=7).contains(&self.probe_attempts), "probe-attempts", "must be 1 to 7"),
@@ -281,6 +325,12 @@ impl Settings {
                     self.join_backoff_max,
                     self.help_timeout,
                     self.leave_grace,
+                    self.store_retry,
+                    self.sweep,
+                    self.tombstone_age,
+                    self.rejoin_grace,
+                    self.drain,
+                    self.clock_ahead,
                 ]
                 .iter()
                 .all(|span| *span <= Duration::from_secs(30 * 86_400)),
@@ -305,6 +355,8 @@ impl Settings {
                     self.join_backoff_min,
                     self.help_timeout,
                     self.lease / 10,
+                    self.store_retry,
+                    self.sweep,
                 ]
                 .iter()
                 .all(|span| *span >= Duration::from_millis(1)),

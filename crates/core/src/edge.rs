@@ -20,7 +20,8 @@ use crate::kinds::kinds;
 use crate::message::{App, Body, Hop, Nonce, Routed, Rule};
 use crate::overlay::{Status, pastry::JoinRefusal};
 use crate::range::IdRange;
-use crate::records::Records;
+use crate::records::{Records, Write};
+use crate::store::op::{Answer, Ask, Trouble};
 use crate::time::Time;
 
 /// What a call into the core may use: the time, the configuration, dice, local records, and somewhere to put outputs.
@@ -31,6 +32,8 @@ pub struct Ctx<'a> {
     pub config: &'a Config,
     /// Random choices.
     pub dice: &'a mut dyn Dice,
+    /// Milliseconds since 1970, as this machine believes. May jump; only versions and times to live go by it.
+    pub wall: u64,
     /// What this node stores.
     pub records: &'a dyn Records,
     /// Collects what the node wants done.
@@ -175,6 +178,16 @@ pub enum Input {
         /// The message, back again.
         routed: Box<Routed>,
     },
+    /// What [`Output::Persist`] asked for is on the disk, up to and including this ticket.
+    Persisted {
+        /// The ticket.
+        ticket: u64,
+    },
+    /// Whether the disk has room for more. Assumed until told otherwise.
+    Room {
+        /// Whether it has.
+        enough: bool,
+    },
     /// The application's metric for a peer, asked for by [`Output::Measure`].
     Measured {
         /// The peer.
@@ -236,6 +249,13 @@ pub enum Command {
         /// After this long: [`Failure::Timeout`]; the message may still arrive.
         deadline: Duration,
     },
+    /// Read or write the store. Replies [`Reply::Store`], or [`Failure::Store`].
+    Store {
+        /// What exactly.
+        ask: Box<Ask>,
+        /// After this long it is given up; the answer says whether it may have happened.
+        deadline: Duration,
+    },
 }
 
 /// What an application may do with a message passing through.
@@ -283,6 +303,14 @@ pub enum Output {
     Measure {
         /// The peer.
         peer: Contact,
+    },
+    /// Store these, all or none, after everything asked for before; show them in [`Records`] at once; report with
+    /// [`Input::Persisted`] when they would survive a loss of power.
+    Persist {
+        /// Counts up by one.
+        ticket: u64,
+        /// What to store.
+        writes: Vec<Write>,
     },
     /// Call back at this time with [`Input::Timer`].
     SetTimer {
@@ -347,6 +375,8 @@ kinds! {
         Heal = "heal",
         /// Messages in hand have had their chance: leave.
         Leave = "leave",
+        /// The store has something to repeat, to give up or to look after.
+        Store = "store",
     }
 }
 
@@ -377,6 +407,8 @@ pub enum Reply {
         /// What the application replied, if anything.
         answer: Option<Vec<u8>>,
     },
+    /// The store did it.
+    Store(Box<Answer>),
 }
 
 /// Why a command failed.
@@ -406,6 +438,10 @@ pub enum Failure {
     NoRoute,
     /// The node left or gave up before the request was done.
     Ended,
+    /// The node has no store. Nothing was done.
+    NoStore,
+    /// The store did not do it, or can not say.
+    Store(Trouble),
 }
 
 /// A change that services and users of a node care about. Past tense.

@@ -24,7 +24,7 @@
 //! let mut node = Node::pastry(Id::new(7), 1, Addr(0), &config);
 //! let (mut dice, mut out) = (SeededDice::new(1), Outbox::new());
 //! let mut cx =
-//!     Ctx { now: Time::ZERO, config: &config, dice: &mut dice, records: &NoRecords, out: &mut out };
+//!     Ctx { now: Time::ZERO, wall: 0, config: &config, dice: &mut dice, records: &NoRecords, out: &mut out };
 //! node.handle(Input::Command { request: RequestId(1), command: Command::Create }, &mut cx);
 //! let joined = Output::Reply { request: RequestId(1), reply: Ok(Reply::Joined) };
 //! assert!(out.drain().any(|output| output == joined));
@@ -48,5 +48,6 @@ pub mod overlay;
 pub mod range;
 pub mod records;
 mod safeguard;
+pub mod store;
 pub mod time;
 pub mod wire;

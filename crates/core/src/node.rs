@@ -93,6 +93,7 @@ impl Node {
                 let ended = self.courier.refused(*routed, &mut self.overlay, cx);
                 self.end_all(ended, cx);
             }
+            Input::Persisted { .. } | Input::Room { .. } => {}
             Input::Measured { peer, proximity } => self.overlay.on_measured(peer, proximity, cx),
         }
         self.react(cx);
@@ -139,6 +140,7 @@ impl Node {
             Command::Rejoin { seeds } => self.overlay.join(request, seeds, true, cx),
             Command::Meet { peers } => self.overlay.meet(request, peers, cx),
             Command::Leave => self.overlay.leave(request, cx),
+            Command::Store { .. } => cx.out.push(Output::Reply { request, reply: Err(Failure::NoStore) }),
             Command::Lookup { key, trace, deadline } => {
                 let payload = if trace { Payload::Trace(Box::default()) } else { Payload::Lookup };
                 self.request(request, key, payload, deadline, cx);

@@ -191,6 +191,8 @@ impl From<RequestError> for Problem {
             RequestError::TooManyHops | RequestError::NoRoute => Kind::NoRoute,
             RequestError::NotFound => Kind::NotFound,
             RequestError::Ended | RequestError::Gone => Kind::Leaving,
+            RequestError::NoStore => Kind::Unsupported,
+            RequestError::Store(_) => Kind::TooFewReplicas,
         };
         let outcome = if error.is_outcome_unknown() { "unknown" } else { "none" };
         let problem = Problem::new(kind, error.to_string()).with("outcome", outcome);

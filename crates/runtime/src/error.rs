@@ -1,6 +1,7 @@
 //! Why something a user asked for did not happen. Each variant says whether anything changed.
 
 use kringle_core::edge::Failure;
+use kringle_core::store::op::{Happened, Trouble};
 
 /// Why a request ended without what was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,6 +45,12 @@ pub enum RequestError {
     /// This node left the ring before the request was done. A routed message may have been delivered.
     #[error("this node left the ring before the request was done")]
     Ended,
+    /// The node was started without a store. Nothing was done.
+    #[error("this node has no store")]
+    NoStore,
+    /// The store did not do it, or can not say whether it did.
+    #[error("{}", trouble_text(.0))]
+    Store(Trouble),
     /// The node does not run any more. A routed message may have been delivered.
     #[error("this node has stopped")]
     Gone,
@@ -69,6 +76,37 @@ impl RequestError {
             Failure::NoRoute => RequestError::NoRoute,
             Failure::NotThere => RequestError::NotFound,
             Failure::Ended => RequestError::Ended,
+            Failure::NoStore => RequestError::NoStore,
+            Failure::Store(trouble) => RequestError::Store(trouble),
         }
+    }
+}
+
+/// Says what went wrong in the store, and whether a write happened.
+fn trouble_text(trouble: &Trouble) -> String {
+    let fate = |happened: &Happened| match happened {
+        Happened::No => "nothing was written",
+        Happened::Some => "some copies have it: it may be read one day",
+        Happened::Unknown => "it may have been written",
+    };
+    match trouble {
+        Trouble::TooFewReplicas { acked, wanted, happened } => {
+            format!("{acked} of {wanted} replicas wanted took it; {}", fate(happened))
+        }
+        Trouble::Timeout { happened } => format!("no answer in time; {}", fate(happened)),
+        Trouble::ConditionFailed(version) if version.0 == 0 => {
+            "the condition does not hold: the key has no value".into()
+        }
+        Trouble::ConditionFailed(version) => {
+            format!("the condition does not hold: the key is at version {version}")
+        }
+        Trouble::WrongKind => "the key holds another kind of thing".into(),
+        Trouble::TooLarge { limit } => format!("larger than the limit of {limit}"),
+        Trouble::OutOfRange => "the number would not fit 64 bits".into(),
+        Trouble::BadRequest => "a key needs at least one byte, and a time to live must be later than now".into(),
+        Trouble::NoSpace => "there is no room left on the disk".into(),
+        Trouble::ClockOff => "the clock of this node is too far from the others'".into(),
+        Trouble::Busy => "too much is under way".into(),
+        Trouble::Damaged => "every copy that answered is damaged".into(),
     }
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use kringle_core::edge::{Command, Failure, Reply};
 use kringle_core::id::{Base, Key, NodeId};
 use kringle_core::message::{App, Rule};
+use kringle_core::store::op::{Answer, Ask};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
@@ -204,6 +205,14 @@ impl Handle {
         deadline: Duration,
     ) -> Result<Delivered, RequestError> {
         self.delivered(Command::Route { key, app: App { purpose, bytes }, deadline }).await
+    }
+
+    /// Reads or writes the store.
+    pub async fn store(&self, ask: Ask, deadline: Duration) -> Result<Answer, RequestError> {
+        match self.command(Command::Store { ask: Box::new(ask), deadline }).await? {
+            Reply::Store(answer) => Ok(*answer),
+            _ => Err(RequestError::Ended),
+        }
     }
 
     /// Carries bytes to the application at one node.

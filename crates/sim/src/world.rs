@@ -361,6 +361,7 @@ impl World {
             now: slot.clock.as_ref().map_or(self.now, |clock| clock.at(self.now)),
             config: &self.config,
             dice: slot.dice.for_a_call(),
+            wall: 0,
             records: &NoRecords,
             out: &mut self.out,
         };
@@ -409,7 +410,7 @@ impl World {
                 self.mix(&[3, u64::from(node), request.0, u64::from(reply.is_ok())]);
                 self.replies.push(Answered { at: self.now, node, request, reply });
             }
-            Output::Event(_) => {}
+            Output::Event(_) | Output::Persist { .. } => {}
             Output::Note(note) => {
                 self.mix(&[4, u64::from(node), note.kind() as u64]);
                 self.tally.note(note);

@@ -127,6 +127,7 @@ impl Driver {
             now: self.now,
             config: &self.config,
             dice: &mut self.dice,
+            wall: 0,
             records: &NoRecords,
             out: &mut self.out,
         };

@@ -38,6 +38,7 @@ impl Driver {
                 }
             }
             Output::Event(event) => self.event(event),
+            Output::Persist { .. } => {}
             Output::Note(note) => self.note(note),
         }
     }

@@ -371,6 +371,7 @@ impl Driver {
                 now: self.now,
                 config: &self.config,
                 dice: &mut self.dice,
+                wall: unix_ms(),
                 records: &NoRecords,
                 out: &mut out,
             };

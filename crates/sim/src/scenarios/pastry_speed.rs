@@ -104,7 +104,7 @@ struct Desk<'a> {
 impl Desk<'_> {
     fn handle(&mut self, from: Contact, body: Body) {
         let Desk { node, config, now, dice, out } = self;
-        let mut cx = Ctx { now: *now, config, dice, records: &NoRecords, out };
+        let mut cx = Ctx { now: *now, wall: 0, config, dice, records: &NoRecords, out };
         node.handle(Input::Message { from, body }, &mut cx);
     }
 

@@ -642,7 +642,7 @@ impl Overlay for Pastry {
             Timer::LeafExchange => self.on_leaf_exchange(cx),
             Timer::RowSwap => self.on_row_swap(cx),
             Timer::Neighbourhood => self.on_neighbourhood_exchange(cx),
-            Timer::Hop | Timer::Request => {}
+            Timer::Hop | Timer::Request | Timer::Store => {}
         }
         self.settle_forgotten(cx);
     }

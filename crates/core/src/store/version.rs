@@ -1,0 +1,107 @@
+//! Versions: hybrid logical clock values, the one order in which writes of a key stand.
+
+use core::fmt;
+use core::str::FromStr;
+
+/// The version of a record, and the ballot that decides it: milliseconds of wall time, 48 bits; then a counter, 12 bits,
+/// that carries into the milliseconds; then the place of the coordinator in its view, 4 bits, so that two coordinators
+/// of one view never make the same.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Version(pub u64);
+
+/// Bits below the milliseconds.
+const FINE: u32 = 16;
+/// Bits below the counter.
+const PLACE: u32 = 4;
+
+impl Version {
+    /// Before every version.
+    pub const ZERO: Version = Version(0);
+
+    /// Returns the lowest version of a wall time in milliseconds since 1970.
+    pub const fn at(wall: u64) -> Version {
+        Version(wall << FINE)
+    }
+
+    /// Returns the wall time it was made at, or was carried to.
+    pub const fn wall(self) -> u64 {
+        self.0 >> FINE
+    }
+
+    /// Returns the first version after this one that a coordinator at `place` in its view can make.
+    #[must_use]
+    pub const fn next(self, place: u8) -> Version {
+        Version((((self.0 >> PLACE) + 1) << PLACE) | (place & 15) as u64)
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Debug for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "v{:x}", self.0)
+    }
+}
+
+/// Text that is not the 16 hex digits of a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotAVersion;
+
+impl fmt::Display for NotAVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a version is 16 hex digits, as `get --meta` prints them")
+    }
+}
+
+impl core::error::Error for NotAVersion {}
+
+impl FromStr for Version {
+    type Err = NotAVersion;
+
+    fn from_str(text: &str) -> Result<Version, NotAVersion> {
+        if text.len() != 16 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(NotAVersion);
+        }
+        u64::from_str_radix(text, 16).map(Version).map_err(|_| NotAVersion)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn coordinators_of_one_view_never_make_the_same_version() {
+        let start = Version::at(1_700_000_000_000);
+        let (a, b) = (start.next(0), start.next(1));
+        assert!(start < a && a < b && b < a.next(0) && b.next(0) > b);
+        assert_eq!(a.wall(), 1_700_000_000_000);
+    }
+
+    #[test]
+    fn the_counter_carries() {
+        let mut version = Version::at(5);
+        for _ in 0..4096 {
+            let next = version.next(3);
+            assert!(next > version);
+            version = next;
+        }
+        assert_eq!(version.wall(), 6);
+    }
+
+    #[test]
+    fn text_is_sixteen_hex_digits() {
+        let version = Version(0x018b_cfe5_6800_0010);
+        assert_eq!(version.to_string(), "018bcfe568000010");
+        assert_eq!("018bcfe568000010".parse(), Ok(version));
+        for bad in ["", "1", "018bcfe56800001g", "+18bcfe568000010", "018bcfe5680000100"] {
+            assert_eq!(bad.parse::<Version>(), Err(NotAVersion), "{bad}");
+        }
+    }
+}
