@@ -364,7 +364,7 @@ impl Driver {
             Output::Note(note) => {
                 self.notes.insert(note.kind());
             }
-            Output::Measure { .. } | Output::Event(_) => {}
+            Output::Measure { .. } | Output::Event(_) | Output::Persist { .. } => {}
         }
     }
 
