@@ -12,6 +12,7 @@ use std::fs;
 use std::path::PathBuf;
 
 mod samples;
+mod store_samples;
 
 use minicbor::data::{Int, Tag};
 use minicbor::{Decoder, Encoder};
