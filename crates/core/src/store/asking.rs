@@ -280,7 +280,7 @@ impl Store {
                 if asking.versions > VERSIONS || asking.risky {
                     // Under another version it could be done twice.
                     let happened = if asking.risky { Happened::Unknown } else { Happened::No };
-                    let trouble = Trouble::TooFewReplicas { acked: 0, wanted: 0, happened };
+                    let trouble = Trouble::Timeout { happened };
                     return self.reply(serial, Err(Failure::Store(trouble)), cx);
                 }
                 asking.version = Version::ZERO;

@@ -376,18 +376,15 @@ impl Store {
         if !mine && view.place(me.id).is_some() {
             self.word(from, number, Word::Stranger { born: me.born });
         }
-        if !self.slots.contains_key(&number) {
-            if !mine {
-                return;
+        match self.slots.get(&number).map(|slot| (slot.view.epoch, slot.view.lineage)) {
+            Some((epoch, lineage)) if epoch >= view.epoch || lineage != view.lineage => return,
+            Some(_) => {}
+            None if !mine => return,
+            None => {
+                let slot = Slot::new(view.clone(), entered, Standing::Behind, cx.now);
+                self.slots.insert(number, slot);
+                self.recount(number, cx.records, cx.config);
             }
-            self.slots.insert(number, Slot::new(view.clone(), entered, Standing::Behind, cx.now));
-            self.recount(number, cx.records, cx.config);
-        } else if self
-            .slots
-            .get(&number)
-            .is_some_and(|slot| slot.view.epoch >= view.epoch || slot.view.lineage != view.lineage)
-        {
-            return;
         }
         let Some(slot) = self.slots.get_mut(&number) else { return };
         let learner = slot.learner.filter(|learner| view.place(learner.id).is_none());

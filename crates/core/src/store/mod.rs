@@ -12,6 +12,7 @@
 mod asking;
 mod changing;
 pub mod coding;
+mod conditional;
 mod coordinating;
 pub mod message;
 pub mod op;

@@ -132,7 +132,7 @@ impl Store {
             let cut = Cut::of(cx.config.slots);
             let start = after.as_ref().and_then(Cell::id).map_or(0, |id| cut.part(id));
             let mut bytes = 0;
-            for part in start..PARTS {
+            for (part, theirs) in parts.iter().enumerate().skip(start) {
                 let (low, high) = cut.span(number, part, part + 1);
                 let mut sum = Sum::default();
                 for space in [Space::Data, Space::Members] {
@@ -141,7 +141,7 @@ impl Store {
                         true
                     });
                 }
-                if sum == parts[part] {
+                if sum == *theirs {
                     continue;
                 }
                 differ.push(part as u16);

@@ -71,7 +71,7 @@ impl Store {
         if members.iter().find(alive).is_none_or(|first| *first != self.me) {
             return false;
         }
-        let copies = usize::from(cx.config.replicas);
+        let copies = usize::from(cx.config.replicas).max(1);
         let out: Vec<NodeId> =
             self.peers.iter().filter(|(_, peer)| peer.leaving).map(|(id, _)| *id).collect();
         let middle = Cut::of(cx.config.slots).middle(number);

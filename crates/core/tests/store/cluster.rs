@@ -20,45 +20,45 @@ use kringle_core::store::op::{
 use kringle_core::store::version::Version;
 use kringle_core::time::Time;
 
-pub const WALL: u64 = 1_700_000_000_000;
+pub(crate) const WALL: u64 = 1_700_000_000_000;
 
-pub struct Place {
-    pub contact: Contact,
-    pub node: Option<Node>,
+pub(crate) struct Place {
+    pub(crate) contact: Contact,
+    pub(crate) node: Option<Node>,
     /// What the node sees, what would survive a crash, and what is on its way there.
-    pub seen: MemoryRecords,
-    pub safe: MemoryRecords,
-    pub queue: VecDeque<(u64, Vec<Write>)>,
-    pub born: u32,
-    pub offset: i64,
+    pub(crate) seen: MemoryRecords,
+    pub(crate) safe: MemoryRecords,
+    pub(crate) queue: VecDeque<(u64, Vec<Write>)>,
+    pub(crate) born: u32,
+    pub(crate) offset: i64,
     timers: Vec<Option<Time>>,
     dice: SeededDice,
 }
 
-pub struct Cluster {
-    pub config: Config,
-    pub places: Vec<Place>,
-    pub now: Time,
+pub(crate) struct Cluster {
+    pub(crate) config: Config,
+    pub(crate) places: Vec<Place>,
+    pub(crate) now: Time,
     /// Messages under way: when, to whom, from whom, what.
-    pub wire: Vec<(Time, usize, Contact, Body)>,
-    pub dice: SeededDice,
+    pub(crate) wire: Vec<(Time, usize, Contact, Body)>,
+    pub(crate) dice: SeededDice,
     /// Of a hundred messages, this many are lost.
-    pub loss: u64,
+    pub(crate) loss: u64,
     /// Pairs that can not hear each other.
-    pub cut: Vec<(usize, usize)>,
-    pub replies: Vec<(RequestId, Result<Reply, Failure>)>,
+    pub(crate) cut: Vec<(usize, usize)>,
+    pub(crate) replies: Vec<(RequestId, Result<Reply, Failure>)>,
     /// Whether disks sync at all.
-    pub sync: bool,
+    pub(crate) sync: bool,
     requests: u64,
 }
 
-pub fn settings() -> Settings {
+pub(crate) fn settings() -> Settings {
     Settings { slots: 4, leaf_set: 8, sweep: Duration::from_secs(5), ..Settings::default() }
 }
 
 impl Cluster {
     /// Makes a cluster: the first node holds everything, the others are there.
-    pub fn of(count: usize, settings: Settings, seed: u64) -> Cluster {
+    pub(crate) fn of(count: usize, settings: Settings, seed: u64) -> Cluster {
         let config = settings.check().expect("settings are right");
         let mut cluster = Cluster {
             config,
@@ -94,13 +94,13 @@ impl Cluster {
     }
 
     /// A cluster that has found its views.
-    pub fn ready(count: usize) -> Cluster {
+    pub(crate) fn ready(count: usize) -> Cluster {
         let mut cluster = Cluster::of(count, settings(), 1);
         cluster.run(Duration::from_secs(5));
         cluster
     }
 
-    pub fn start(&mut self, index: usize) {
+    pub(crate) fn start(&mut self, index: usize) {
         let others: Vec<Contact> = self
             .places
             .iter()
@@ -136,7 +136,7 @@ impl Cluster {
     }
 
     /// Stops a node without a word; the others notice.
-    pub fn crash(&mut self, index: usize) {
+    pub(crate) fn crash(&mut self, index: usize) {
         self.vanish(index);
         let peer = self.places[index].contact.id;
         for other in 0..self.places.len() {
@@ -145,7 +145,7 @@ impl Cluster {
     }
 
     /// Stops a node; nobody notices.
-    pub fn vanish(&mut self, index: usize) {
+    pub(crate) fn vanish(&mut self, index: usize) {
         let place = &mut self.places[index];
         place.node = None;
         place.timers.fill(None);
@@ -154,25 +154,25 @@ impl Cluster {
     }
 
     /// Starts a crashed node again with what its disk has.
-    pub fn restart(&mut self, index: usize) {
+    pub(crate) fn restart(&mut self, index: usize) {
         self.places[index].contact.incarnation += 1;
         self.start(index);
     }
 
     /// Throws a disk away.
-    pub fn forget(&mut self, index: usize) {
+    pub(crate) fn forget(&mut self, index: usize) {
         self.places[index].safe = MemoryRecords::default();
         self.places[index].born += 1000;
     }
 
-    pub fn command(&mut self, index: usize, command: Command) -> RequestId {
+    pub(crate) fn command(&mut self, index: usize, command: Command) -> RequestId {
         self.requests += 1;
         let request = RequestId(self.requests);
         self.input(index, Input::Command { request, command });
         request
     }
 
-    pub fn input(&mut self, index: usize, input: Input) {
+    pub(crate) fn input(&mut self, index: usize, input: Input) {
         let place = &mut self.places[index];
         let Some(node) = &mut place.node else { return };
         let mut out = Outbox::new();
@@ -214,7 +214,7 @@ impl Cluster {
     }
 
     /// Makes everything asked for durable, at one node.
-    pub fn sync_disk(&mut self, index: usize) {
+    pub(crate) fn sync_disk(&mut self, index: usize) {
         let place = &mut self.places[index];
         let mut last = None;
         while let Some((ticket, writes)) = place.queue.pop_front() {
@@ -227,7 +227,7 @@ impl Cluster {
     }
 
     /// Lets time pass, a tenth of a millisecond at a time.
-    pub fn run(&mut self, span: Duration) {
+    pub(crate) fn run(&mut self, span: Duration) {
         let end = self.now.after(span);
         while self.now < end {
             self.step();
@@ -260,13 +260,13 @@ impl Cluster {
         }
     }
 
-    pub fn ask(&mut self, index: usize, key: &str, action: Action, level: Level) -> RequestId {
+    pub(crate) fn ask(&mut self, index: usize, key: &str, action: Action, level: Level) -> RequestId {
         let ask = Box::new(Ask { name: name(key), action, level });
         self.command(index, Command::Store { ask, deadline: Duration::from_secs(2) })
     }
 
     /// Runs until a request is answered.
-    pub fn finish(&mut self, request: RequestId) -> Result<Answer, Failure> {
+    pub(crate) fn finish(&mut self, request: RequestId) -> Result<Answer, Failure> {
         let end = self.now.after(Duration::from_secs(10));
         loop {
             if let Some(at) = self.replies.iter().position(|(id, _)| *id == request) {
@@ -281,22 +281,22 @@ impl Cluster {
         }
     }
 
-    pub fn act(&mut self, index: usize, key: &str, action: Action) -> Result<Answer, Failure> {
+    pub(crate) fn act(&mut self, index: usize, key: &str, action: Action) -> Result<Answer, Failure> {
         let request = self.ask(index, key, action, Level::Quorum);
         self.finish(request)
     }
 
-    pub fn put(&mut self, index: usize, key: &str, value: &str) -> Version {
+    pub(crate) fn put(&mut self, index: usize, key: &str, value: &str) -> Version {
         let answer = self.act(index, key, put(value)).expect("put");
         changed(&answer).0
     }
 
-    pub fn get(&mut self, index: usize, key: &str) -> Option<String> {
+    pub(crate) fn get(&mut self, index: usize, key: &str) -> Option<String> {
         let answer = self.act(index, key, Action::Get).expect("get");
         value(answer).map(|value| String::from_utf8(value.bytes).expect("text"))
     }
 
-    pub fn members(&mut self, index: usize, key: &str) -> Vec<String> {
+    pub(crate) fn members(&mut self, index: usize, key: &str) -> Vec<String> {
         let answer = self.act(index, key, Action::Members).expect("members");
         let Found::Members(values) = answer.found else { panic!("{answer:?}") };
         let mut values: Vec<String> =
@@ -306,7 +306,7 @@ impl Cluster {
     }
 
     /// Says how many members views have, and how many of them serve, over all slots.
-    pub fn views(&self) -> Vec<(u64, usize, usize)> {
+    pub(crate) fn views(&self) -> Vec<(u64, usize, usize)> {
         (0..self.config.slots)
             .map(|slot| {
                 let views = self.places.iter().filter_map(|place| place.node.as_ref()?.store()?.view(slot));
@@ -320,25 +320,25 @@ impl Cluster {
 }
 
 /// Places a key by its first letters, so that tests can choose its slot.
-pub fn name(key: &str) -> Name {
+pub(crate) fn name(key: &str) -> Name {
     let place =
         key.bytes().fold(0u128, |place, byte| place.wrapping_mul(0x0100_0193).wrapping_add(byte.into()));
     Name { id: Id::new(place.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)), bytes: key.into() }
 }
 
-pub fn put(value: &str) -> Action {
+pub(crate) fn put(value: &str) -> Action {
     Action::Change { change: Change::Put { value: value.into(), ttl: None }, condition: Condition::Always }
 }
 
-pub fn put_if(value: &str, condition: Condition) -> Action {
+pub(crate) fn put_if(value: &str, condition: Condition) -> Action {
     Action::Change { change: Change::Put { value: value.into(), ttl: None }, condition }
 }
 
-pub fn change(change: Change) -> Action {
+pub(crate) fn change(change: Change) -> Action {
     Action::Change { change, condition: Condition::Always }
 }
 
-pub fn digest(value: &str) -> Digest {
+pub(crate) fn digest(value: &str) -> Digest {
     let mut digest = [0; 16];
     for (at, byte) in value.bytes().enumerate() {
         digest[at % 16] ^= byte;
@@ -346,25 +346,25 @@ pub fn digest(value: &str) -> Digest {
     Digest(digest)
 }
 
-pub fn add(value: &str) -> Action {
+pub(crate) fn add(value: &str) -> Action {
     Action::Add { digest: digest(value), value: value.into(), ttl: None }
 }
 
-pub fn changed(answer: &Answer) -> (Version, bool, Option<i64>) {
+pub(crate) fn changed(answer: &Answer) -> (Version, bool, Option<i64>) {
     match answer.found {
         Found::Changed { version, created, number } => (version, created, number),
         _ => panic!("{answer:?}"),
     }
 }
 
-pub fn value(answer: Answer) -> Option<Value> {
+pub(crate) fn value(answer: Answer) -> Option<Value> {
     match answer.found {
         Found::Value(value) => value,
         _ => panic!("{answer:?}"),
     }
 }
 
-pub fn trouble(result: Result<Answer, Failure>) -> Trouble {
+pub(crate) fn trouble(result: Result<Answer, Failure>) -> Trouble {
     match result {
         Err(Failure::Store(trouble)) => trouble,
         other => panic!("{other:?}"),
