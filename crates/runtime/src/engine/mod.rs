@@ -164,11 +164,13 @@ impl Engine {
     }
 
     /// Closes the store. If `clean`, everything asked for is durable afterwards; otherwise it ends as in a crash.
-    /// Afterwards it is empty to look at, and takes nothing.
+    /// Afterwards it is a store of nothing.
     pub fn close(&mut self, clean: bool) {
         if let Kind::Disk(disk) = &mut self.0 {
             disk.close(clean);
         }
+        // With it goes the lock of the directory.
+        self.0 = Kind::None;
     }
 
     #[cfg(test)]

@@ -23,7 +23,7 @@ pub struct Room {
     enough: bool,
     /// What was free at the last look.
     last: u64,
-    looked: Option<Instant>,
+    pub(super) looked: Option<Instant>,
 }
 
 impl Room {
