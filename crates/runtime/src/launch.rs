@@ -190,6 +190,13 @@ fn open_store(
     config: &Config,
 ) -> Result<(Engine, Opened, Option<Room>), StartError> {
     let kind = builder.store.unwrap_or(if home.is_some() { StoreKind::Disk } else { StoreKind::Memory });
+    if let Some(home) = home.filter(|home| kind != StoreKind::Disk && Engine::is_in(home)) {
+        // Coming back to it later would bring back the dead.
+        return Err(StartError::Input {
+            what: format!("{} holds a store, which would fall behind", home.dir().display()),
+            remedy: "Store on the disk, or use another data directory.".into(),
+        });
+    }
     match (kind, home) {
         (StoreKind::None, _) => Ok((Engine::none(), Opened { fresh: true, suspect: false, born: 0 }, None)),
         (StoreKind::Memory, _) => {

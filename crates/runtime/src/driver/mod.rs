@@ -494,6 +494,8 @@ impl Driver {
             Call::Client(client) => self.about.client = client,
             Call::Token(chore) => self.token(chore),
             Call::Leave { reply } => self.leave(reply),
+            #[cfg(test)]
+            Call::Enter(work) => work(self),
             Call::Stop => self.finish(Ending::Stopped),
             Call::Kill => {
                 self.finish(Ending::Stopped);

@@ -108,12 +108,10 @@ impl Disk {
         if format.is_none() && (files.store.exists() || files.mark.exists()) {
             return Err(files.format.damaged("it is missing, although there is a store"));
         }
-        let found = match format.filter(|format| format.made) {
-            None => None,
-            Some(format) => Some(files.inspect(&format).map(|(tables, commits)| (tables, format, commits))),
-        };
+        let born = format.filter(|format| format.made).map(|format| format.born);
+        let found = born.map(|born| files.inspect(born).map(|(tables, commits)| (tables, born, commits)));
         let (tables, born, commits, opened) = match found {
-            Some(Ok((tables, Format { born, .. }, commits))) => {
+            Some(Ok((tables, born, commits))) => {
                 (tables, born, commits, Opened { fresh: false, suspect: false, born })
             }
             Some(Err(Fault::Refused(error))) => return Err(error),
@@ -278,13 +276,13 @@ impl Files {
     }
 
     /// Opens the database that should be there and finds out whether it has kept everything.
-    fn inspect(&self, format: &Format) -> Result<(Tables, u64), Fault> {
+    fn inspect(&self, born: u32) -> Result<(Tables, u64), Fault> {
         let damaged = |why: &str| Err(Fault::Damaged(why.to_owned()));
         let Some(bytes) = self.mark.read()? else { return damaged("its mark is missing") };
         let Ok(mark) = serde_json::from_slice::<Mark>(&bytes) else {
             return damaged("its mark can not be read");
         };
-        if mark.born != format.born {
+        if mark.born != born {
             return Err(self.mark.damaged("it belongs to another store").into());
         }
         if mark.condemned {
@@ -293,9 +291,9 @@ impl Files {
         if !self.store.join("version").exists() {
             return damaged("the database is gone");
         }
-        let seen = journal::look(&self.store, format.born).map_err(|e| HomeError::from_io(&self.store, e))?;
-        let (tables, commits) = match self.open_counted(format.born) {
-            Err(Fault::Damaged(why)) => self.mend(format.born, &seen, why)?,
+        let seen = journal::look(&self.store, born).map_err(|e| HomeError::from_io(&self.store, e))?;
+        let (tables, commits) = match self.open_counted(born) {
+            Err(Fault::Damaged(why)) => self.mend(born, &seen, why)?,
             other => other?,
         };
         if commits < mark.commits {

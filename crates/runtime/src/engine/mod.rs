@@ -88,6 +88,11 @@ impl Engine {
         Ok((Engine(Kind::Disk(Box::new(disk))), opened))
     }
 
+    /// Says whether there is a store in a data directory.
+    pub fn is_in(home: &Home) -> bool {
+        home.slot("store.format").exists()
+    }
+
     /// Returns the number of this filling of the store; 0 if there is no store.
     pub fn born(&self) -> u32 {
         match &self.0 {

@@ -1,5 +1,4 @@
 //! A store shows what was asked for at once, keeps what it reported, and says so when it could not.
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use std::collections::BTreeMap;
 use std::path::Path;
