@@ -38,7 +38,7 @@ impl Driver {
                 }
             }
             Output::Event(event) => self.event(event),
-            Output::Persist { .. } => {}
+            Output::Persist { ticket, writes } => self.persist(ticket, writes),
             Output::Note(note) => self.note(note),
         }
     }
