@@ -277,7 +277,7 @@ impl Handle {
 
     /// Returns the nodes beside this one, in ring order.
     pub async fn neighbours(&self) -> Result<Vec<NodeId>, RequestError> {
-        self.look(|view| view.node.routes().neighbours.iter().map(|contact| contact.id).collect()).await
+        self.look(|view| view.node.routes().neighbours().iter().map(|contact| contact.id).collect()).await
     }
 
     /// Asks another node about itself.

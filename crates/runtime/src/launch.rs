@@ -8,6 +8,7 @@ use kringle_core::config::{ClusterId, Config, Metric};
 use kringle_core::dice::SeededDice;
 use kringle_core::node::Node;
 use kringle_core::records::Records;
+use kringle_core::store::Store;
 use kringle_core::wire::ADDRESSES_MAX;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{broadcast, mpsc, watch};
@@ -126,7 +127,7 @@ pub(crate) async fn launch(
     } else {
         node.in_its_first_life()
     };
-    let node = give_store(node, opened.born, &engine);
+    let node = give_store(node, opened.born, &engine, &config);
     let shell = Shell::new(Parts {
         node,
         config,
@@ -175,11 +176,14 @@ pub(crate) async fn launch(
 
 /// Gives a node what it stores. `born` names the filling of the store: whatever others know of an earlier one is void.
 ///
-/// The one place where nodes get their store, after a start and after a rebirth. Until the core has one, nodes do
-/// without.
-pub(crate) fn give_store(node: Node, born: u32, records: &dyn Records) -> Node {
-    let _ = (born, records);
-    node
+/// The one place where nodes get their store, after a start and after a rebirth. A node that is to store nothing has
+/// none.
+pub(crate) fn give_store(node: Node, born: u32, records: &dyn Records, config: &Config) -> Node {
+    if born == 0 {
+        return node;
+    }
+    let store = Store::open(node.me().id, born, records, config);
+    node.with_store(store)
 }
 
 /// Opens what the node will store in.

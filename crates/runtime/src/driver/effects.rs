@@ -232,6 +232,7 @@ fn is_large(body: &Body) -> bool {
             kringle_core::message::Outcome::Delivered(Some(bytes)) => bytes.len() > BULK,
             _ => false,
         },
+        Body::Store(packet) => packet.message.weight() > BULK,
         _ => false,
     }
 }

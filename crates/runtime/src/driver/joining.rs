@@ -126,14 +126,14 @@ impl Driver {
             None => at_least,
         };
         tracing::warn!(incarnation, "a later life of this node was known; going on as a later one still");
-        let mut peers: Vec<Contact> = self.node.routes().neighbours;
+        let mut peers: Vec<Contact> = self.node.routes().neighbours();
         let me = self.node.me();
         self.me.incarnation = incarnation;
         let addr = self.book.prove(me.id, incarnation, &self.about.endpoints);
         // What is kept is from before the later life: others may have built on what it promised since.
         self.forget_everything();
         let node = Node::pastry(me.id, incarnation, addr, &self.config);
-        self.node = give_store(node, self.engine.born(), &self.engine);
+        self.node = give_store(node, self.engine.born(), &self.engine, &self.config);
         self.timers = [NEVER; Timer::ALL.len()];
         self.soon.clear();
         self.tell_room();

@@ -550,6 +550,11 @@ impl Driver {
 
     fn say_goodbyes(&mut self) {
         self.remember();
+        if self.ending == Some(Ending::Stopped) {
+            // Nobody needs to make copies of what comes back.
+            let (nobody, _) = oneshot::channel();
+            self.command(Command::Pause, nobody);
+        }
         let last = Refused::new(Why::Stopping, "this node stops");
         let links: Vec<Rc<Link>> = self.links.values().flat_map(PeerLinks::all).collect();
         links.iter().for_each(|link| self.dismiss(link, &last));
