@@ -136,6 +136,8 @@ impl Store {
                     slot.round = None;
                 }
                 self.changing.insert(number);
+                // From here on, the records change only as the proposer says.
+                self.drop_pulls(number);
                 self.keep(number);
             }
         }
@@ -404,7 +406,7 @@ impl Store {
         self.drop_pulls(number);
         self.changing.remove(&number);
         self.moved.insert(number);
-        self.unsettled.insert(number);
+        self.eager.insert(number);
         self.keep(number);
     }
 
@@ -524,7 +526,7 @@ impl Store {
             && learner.id == from
         {
             *learner = Learner { born: Some(born), ..*learner };
-            self.unsettled.insert(number);
+            self.eager.insert(number);
         }
     }
 }
