@@ -142,6 +142,8 @@ pub(crate) struct Driver {
     rebirths: u32,
     /// Whether this node is finding out if it has a twin.
     doubting: bool,
+    /// Whether the store turned out to be an old copy.
+    store_outdated: bool,
 }
 
 /// Who this node is.
@@ -235,6 +237,7 @@ impl Shell {
                 reborn_at: None,
                 rebirths: 0,
                 doubting: false,
+                store_outdated: false,
             }),
             scratch: Cell::default(),
             sooner: Notify::new(),
@@ -401,6 +404,11 @@ impl Driver {
                 self.execute(output);
             }
             self.out = out;
+            if std::mem::take(&mut self.store_outdated) {
+                tracing::error!("the store is an old copy of what this node had: it begins empty");
+                self.metrics.store_suspect.inc();
+                self.be_reborn(self.me.incarnation.saturating_add(1));
+            }
         }
     }
 
