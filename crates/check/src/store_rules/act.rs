@@ -81,6 +81,7 @@ impl Model for World {
             for msg in &state.net {
                 let fits = match msg {
                     Msg::Accept { epoch, .. } | Msg::Prepare { epoch, .. } => now.epoch == *epoch,
+                    Msg::State { to, epoch, .. } => *to == node && now.epoch == *epoch,
                     Msg::Install { epoch, .. } => now.members == 0 || now.epoch < *epoch,
                 };
                 if fits {
@@ -124,7 +125,7 @@ impl Model for World {
             Act::Merge { change, quorum } => next.merge(plan, change, quorum),
             Act::Push { change, node } => next.push(plan, change, node),
             Act::AcceptView { change, node } => next.accept_view(plan, change, node),
-            Act::Pull { from, to } => next.pull(from, to),
+            Act::Pull { from, to } => next.pull(plan, from, to),
             Act::Forget(node) => next.forget(node),
             Act::Sync(node) => next.sync(plan, node),
             Act::Crash(node) => next.crash(plan, node),

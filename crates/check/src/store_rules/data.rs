@@ -46,6 +46,7 @@ impl State {
                 let rec = now.rec;
                 self.answer(plan, node, Reply::Promise { op, epoch, ballot, bit, rec });
             }
+            Msg::State { epoch, to, rec } => return node == to && self.take_state(plan, node, epoch, rec),
             Msg::Install { epoch, members, start } => return self.install(plan, node, epoch, members, start),
         }
         true
@@ -89,6 +90,7 @@ impl State {
         let done = |op: u8| self.ops[usize::from(op)].phase.is_complete();
         if self.ops[at].phase != Phase::Idle
             || !self.is_one_of(node, now.members)
+            || plan.late & 1 << at != 0 && now.epoch == 0
             || plan.order.iter().any(|(first, then)| *then == op && !done(*first))
         {
             return false;

@@ -43,6 +43,12 @@ pub enum Left {
     AcceptPromises,
     /// A next view is accepted together with the state it starts from, in one step.
     StateWithAccept,
+    /// That one step is one: without it a replica takes the state first, in place, and accepts only while it has it.
+    OneStep,
+    /// A number is never made twice, also not after a crash.
+    NumbersLast,
+    /// A state that was asked for while catching up is not taken any more afterwards.
+    LateState,
     /// A read that was refused while writing back proposes again under a ballot of its own.
     ReadPrepares,
 }
@@ -53,7 +59,7 @@ impl Left {
         &[Left::KeepVersion, Left::AcceptPromises, Left::StateWithAccept, Left::ReadPrepares];
 
     /// All of them.
-    pub const ALL: [Left; 13] = [
+    pub const ALL: [Left; 16] = [
         Left::Freeze,
         Left::Merge,
         Left::PromiseBindsPlain,
@@ -66,6 +72,9 @@ impl Left {
         Left::KeepVersion,
         Left::AcceptPromises,
         Left::StateWithAccept,
+        Left::OneStep,
+        Left::NumbersLast,
+        Left::LateState,
         Left::ReadPrepares,
     ];
 }

@@ -42,6 +42,8 @@ pub struct Plan {
     pub ops: &'static [Asked],
     /// Pairs (a, b): operation b begins only after a is complete.
     pub order: &'static [(u8, u8)],
+    /// Operations, as bits, that begin only in a later epoch.
+    pub late: u8,
     /// What may be proposed, each once, in any order. Ballots rise in this order.
     pub changes: &'static [Proposal],
     /// How many nodes may crash and restart.
@@ -60,6 +62,8 @@ pub struct Plan {
     pub deaf: u8,
     /// Whether changes are proposed in their order.
     pub in_order: bool,
+    /// Whether the state for a replica that catches up is on its way for some time.
+    pub slow_states: bool,
     /// The rules that are left out.
     pub left: &'static [Left],
 }
@@ -71,6 +75,7 @@ impl Plan {
         coordinators: [0, 1],
         ops: &[],
         order: &[],
+        late: 0,
         changes: &[],
         crashes: 0,
         amnesias: 0,
@@ -80,6 +85,7 @@ impl Plan {
         ready: &[],
         deaf: 0,
         in_order: false,
+        slow_states: false,
         left: &[],
     };
 
@@ -148,11 +154,7 @@ pub const PLANS: &[Plan] = &[
         ..Plan::BASE
     },
     // Several proposers of one change.
-    Plan {
-        name: "rivals",
-        changes: &[by(0, 0, 0b1111), by(1, 0, 0b0011), by(2, 0, 0b0111)],
-        ..Plan::BASE
-    },
+    Plan { name: "rivals", changes: &[by(0, 0, 0b1111), by(1, 0, 0b0011), by(2, 0, 0b0111)], ..Plan::BASE },
     Plan {
         name: "rivals-and-loss",
         ops: &[(Write, 0)],
@@ -163,10 +165,10 @@ pub const PLANS: &[Plan] = &[
     },
     Plan {
         name: "one-holder",
-        ops: &[(Write, 0)],
         changes: &[by(0, 0, 0b0111), by(1, 0, 0b0111), by(2, 0, 0b0111)],
+        // A quorum has what was acknowledged, the third has more.
+        ready: &[(0, 2, 0), (1, 2, 0), (2, 5, 0)],
         amnesias: 1,
-        turns: 0,
         in_order: true,
         ..Plan::BASE
     },
@@ -196,16 +198,57 @@ pub const PLANS: &[Plan] = &[
         turns: 2,
         ..Plan::BASE
     },
+    Plan {
+        name: "read-over-change",
+        ops: &[(CasFirst, 1), (CasFirst, 0), (Read, 1)],
+        late: 0b010,
+        changes: &[by(0, 0, 0b0111)],
+        turns: 0,
+        ..Plan::BASE
+    },
+    Plan {
+        name: "slow-state",
+        ops: &[(CasFirst, 1), (CasFirst, 0), (Read, 0)],
+        late: 0b111,
+        changes: &[by(0, 0, 0b1011)],
+        members: 0b0011,
+        ready: &[(0, 1, 0), (1, 1, 0)],
+        turns: 0,
+        slow_states: true,
+        ..Plan::BASE
+    },
+    Plan {
+        name: "crashed-coordinator",
+        ops: &[(Write, 0), (Write, 0), (Read, 1), (Read, 1)],
+        crashes: 1,
+        turns: 0,
+        ..Plan::BASE
+    },
+    Plan {
+        name: "four-ballots",
+        changes: &[by(0, 0, 0b0111), by(1, 0, 0b0111), by(2, 0, 0b0111), by(0, 0, 0b0111)],
+        ready: &[(2, 2, 0)],
+        amnesias: 1,
+        in_order: true,
+        ..Plan::BASE
+    },
     // Two members at once: nothing in the rules should need that to be forbidden.
     Plan {
         name: "replace-at-once",
-        ops: &[(Write, 0), (Read, 1), (Read, 0)],
+        ops: &[(Write, 0), (Read, 1)],
         changes: &[by(1, 0, 0b1110)],
         forget: true,
         ..Plan::BASE
     },
     // Syncing as a step of its own, and a crash.
-    Plan { name: "sync", ops: &[(Write, 0), (Read, 1)], order: &[(0, 1)], crashes: 1, sync: true, ..Plan::BASE },
+    Plan {
+        name: "sync",
+        ops: &[(Write, 0), (Read, 1)],
+        order: &[(0, 1)],
+        crashes: 1,
+        sync: true,
+        ..Plan::BASE
+    },
     Plan {
         name: "sync-change",
         ops: &[(Write, 0), (Read, 1)],

@@ -2,6 +2,7 @@
 
 use stateright::Property;
 
+use super::Left;
 use super::act::World;
 use super::plan::{Kind, Plan};
 use super::state::{Phase, Stage, State, quorum};
@@ -12,9 +13,18 @@ pub(super) fn of(plan: &Plan) -> Vec<Property<World>> {
         Property::always("the history can be explained", |_: &World, state: &State| state.linear),
         Property::always("one conditional write of each version", |world, state| one_cas(&world.plan, state)),
         Property::always("one view per epoch", |_, state| one_view(state)),
-        Property::always("every quorum knows what was acknowledged", |world, state| acked(&world.plan, state)),
+        Property::always("every quorum knows what was acknowledged", |world, state| {
+            acked(&world.plan, state)
+        }),
         Property::always("somebody holds the decided state", |_, state| held(state)),
     ];
+    // What the other rules are missed for is what clients notice, not this.
+    if plan.left.iter().all(|left| *left == Left::OneStep) {
+        all.push(Property::always("who accepted a view holds its state", |_, state: &State| {
+            let kept = state.nodes.iter().map(|node| &node.now);
+            kept.filter_map(|now| Some((now.view_accepted?, now.rec))).all(|(next, rec)| next.start == rec)
+        }));
+    }
     let asks = |kind: fn(&Kind) -> bool| plan.ops.iter().any(|(k, _)| kind(k));
     if !plan.changes.is_empty() {
         all.push(Property::sometimes("a change of the view completes", |_, state| changed(state)));
@@ -38,13 +48,16 @@ pub(super) fn of(plan: &Plan) -> Vec<Property<World>> {
         }));
     }
     if !plan.changes.is_empty() && asks(|kind| *kind == Kind::Write) && plan.turns > 0 {
-        all.push(Property::sometimes("a write of one epoch is acknowledged in the next", |world: &World, state: &State| {
-            (0..state.ops.len()).any(|at| {
-                let op = &state.ops[at];
-                let later = matches!(op.phase, Phase::Ok { epoch, .. } if epoch > op.began_in);
-                world.plan.ops[at].0 == Kind::Write && later
-            })
-        }));
+        all.push(Property::sometimes(
+            "a write of one epoch is acknowledged in the next",
+            |world: &World, state: &State| {
+                (0..state.ops.len()).any(|at| {
+                    let op = &state.ops[at];
+                    let later = matches!(op.phase, Phase::Ok { epoch, .. } if epoch > op.began_in);
+                    world.plan.ops[at].0 == Kind::Write && later
+                })
+            },
+        ));
     }
     all
 }
@@ -95,7 +108,9 @@ fn held(state: &State) -> bool {
     state.nodes.iter().any(|node| {
         let now = &node.now;
         let member = now.members != 0;
-        member && (now.epoch == epoch && now.caught_up || now.epoch + 1 == epoch && now.frozen && now.rec == start)
+        member
+            && (now.epoch == epoch && now.caught_up
+                || now.epoch + 1 == epoch && now.frozen && now.rec == start)
     })
 }
 

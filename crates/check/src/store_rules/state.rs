@@ -98,6 +98,7 @@ pub(super) enum Msg {
     Accept { op: u8, epoch: u8, rec: Rec, plain: bool },
     Prepare { op: u8, epoch: u8, ballot: u8 },
     Install { epoch: u8, members: Mask, start: Rec },
+    State { epoch: u8, to: u8, rec: Rec },
 }
 
 /// One record of each member that has answered.
@@ -230,8 +231,9 @@ impl State {
             if member {
                 now = Kept { epoch: 0, members: plan.members, caught_up: true, ..now };
             }
-            if let Some((_, ballot, promised)) = plan.ready.iter().find(|(at, _, _)| usize::from(*at) == node) {
-                now.rec = Rec { ballot: *ballot, version: *ballot, op: 0 };
+            if let Some((_, ballot, promised)) = plan.ready.iter().find(|(at, _, _)| usize::from(*at) == node)
+            {
+                now.rec = Rec { ballot: *ballot, version: 0, op: 0 };
                 now.promised = *promised;
             }
             let disk = plan.sync.then_some(now);
@@ -320,7 +322,8 @@ impl State {
         match reply {
             Reply::Ack { op, epoch, ballot, bit } => self.acked(plan, op, epoch, ballot, bit),
             Reply::Promise { op, epoch, ballot, bit, rec } => {
-                if let Phase::Prepare { epoch: now, ballot: b, promises } = &mut self.ops[usize::from(op)].phase
+                if let Phase::Prepare { epoch: now, ballot: b, promises } =
+                    &mut self.ops[usize::from(op)].phase
                     && (*now, *b) == (epoch, ballot)
                 {
                     promises[usize::from(bit)] = Some(rec);

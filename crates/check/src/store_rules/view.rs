@@ -2,7 +2,7 @@
 
 use super::Left;
 use super::plan::Plan;
-use super::state::{Kept, Mask, Next, Phase, Rec, Reply, Stage, State, quorum, quorums};
+use super::state::{Kept, Mask, Msg, NO_EPOCH, Next, Phase, Rec, Reply, Stage, State, quorum, quorums};
 
 impl State {
     /// The ballot of a proposed change, and the epoch it ends.
@@ -75,14 +75,13 @@ impl State {
         let replies = || replies().filter_map(|(bit, reply)| Some((bit, (*reply)?)));
         let accepted = replies().filter_map(|(_, (_, accepted))| accepted).max();
         self.changes[at].frozen = Default::default();
-        if let Some(accepted) = accepted {
-            let next = Next { ballot, ..accepted };
-            self.changes[at].stage = Stage::Proposed { next, accepts: 0 };
-            return true;
-        }
-        let start = replies().map(|(_, (rec, _))| rec).max().unwrap_or_default();
-        let next = Next { ballot, members: plan.changes[at].members, start };
-        if plan.has(Left::StateWithAccept) || !plan.has(Left::Merge) {
+        let merged = replies().map(|(_, (rec, _))| rec).max().unwrap_or_default();
+        let mine = Next { ballot, members: plan.changes[at].members, start: merged };
+        let next = accepted.map_or(mine, |accepted| Next { ballot, ..accepted });
+        let Next { start, .. } = next;
+        let in_place = !plan.has(Left::OneStep);
+        let pushes = in_place || accepted.is_none() && !plan.has(Left::StateWithAccept);
+        if !pushes || !plan.has(Left::Merge) {
             self.changes[at].stage = Stage::Proposed { next, accepts: 0 };
             return true;
         }
@@ -97,7 +96,9 @@ impl State {
     /// A frozen replica is given the merged state.
     pub(super) fn push(&mut self, plan: &Plan, change: u8, node: u8) -> bool {
         let (ballot, epoch) = State::ballot(plan, change);
-        let Stage::Holding { quorum, next, .. } = self.changes[usize::from(change)].stage else { return false };
+        let Stage::Holding { quorum, next, .. } = self.changes[usize::from(change)].stage else {
+            return false;
+        };
         if !self.takes_part(plan, node, epoch) || !self.is_one_of(node, quorum) {
             return false;
         }
@@ -126,7 +127,8 @@ impl State {
     /// A replica is asked to accept a next view.
     pub(super) fn accept_view(&mut self, plan: &Plan, change: u8, node: u8) -> bool {
         let (ballot, epoch) = State::ballot(plan, change);
-        let (Stage::Proposed { next, .. } | Stage::Decided { next }) = self.changes[usize::from(change)].stage
+        let (Stage::Proposed { next, .. } | Stage::Decided { next }) =
+            self.changes[usize::from(change)].stage
         else {
             return false;
         };
@@ -136,6 +138,9 @@ impl State {
         let bit = self.bit(node);
         let now = &mut self.nodes[usize::from(node)].now;
         if ballot < now.view_promised || now.view_accepted == Some(next) {
+            return false;
+        }
+        if !plan.has(Left::OneStep) && now.rec != next.start {
             return false;
         }
         now.view_accepted = Some(next);
@@ -161,7 +166,7 @@ impl State {
                 let next = *next;
                 *stage = Stage::Decided { next };
                 let Next { members, start, .. } = next;
-                self.send(super::state::Msg::Install { epoch: epoch + 1, members, start });
+                self.send(Msg::Install { epoch: epoch + 1, members, start });
             }
         }
     }
@@ -172,7 +177,7 @@ impl State {
             return false;
         }
         let now = &mut self.nodes[usize::from(node)].now;
-        if now.epoch != super::state::NO_EPOCH && now.epoch >= epoch {
+        if now.epoch != NO_EPOCH && now.epoch >= epoch {
             return false;
         }
         let keeps = !plan.has(Left::Merge);
@@ -182,16 +187,36 @@ impl State {
         true
     }
 
-    /// A replica that has not caught up gets the state from another.
-    pub(super) fn pull(&mut self, from: u8, to: u8) -> bool {
+    /// The state another has for a replica that has not caught up.
+    fn offer(&self, from: u8, to: u8) -> Option<Rec> {
         let source = self.nodes[usize::from(from)].now;
-        let now = &mut self.nodes[usize::from(to)].now;
+        let now = &self.nodes[usize::from(to)].now;
         let has = source.epoch == now.epoch && source.caught_up
             || source.frozen && source.epoch + 1 == now.epoch && source.rec == now.start;
-        if now.caught_up || now.members == 0 || !has {
+        (!now.caught_up && now.members != 0 && has).then_some(source.rec)
+    }
+
+    /// A replica that has not caught up gets the state from another, or asks for it, where answers take their time.
+    pub(super) fn pull(&mut self, plan: &Plan, from: u8, to: u8) -> bool {
+        let Some(rec) = self.offer(from, to) else { return false };
+        let now = &mut self.nodes[usize::from(to)].now;
+        let epoch = now.epoch;
+        if plan.slow_states {
+            self.send(Msg::State { epoch, to, rec });
+        } else {
+            now.rec = rec;
+            now.caught_up = true;
+        }
+        true
+    }
+
+    /// The state that a replica has asked for arrives.
+    pub(super) fn take_state(&mut self, plan: &Plan, node: u8, epoch: u8, rec: Rec) -> bool {
+        let now = &mut self.nodes[usize::from(node)].now;
+        if now.members == 0 || now.epoch != epoch || now.caught_up && plan.has(Left::LateState) {
             return false;
         }
-        now.rec = source.rec;
+        now.rec = rec.max(now.rec);
         now.caught_up = true;
         true
     }
@@ -252,7 +277,11 @@ impl State {
 
     fn drop_work(&mut self, plan: &Plan, node: u8) {
         for (op, asked) in self.ops.iter_mut().zip(plan.ops) {
-            if plan.coordinators[usize::from(asked.1)] == node && op.phase.epoch().is_some() {
+            let coordinator = usize::from(asked.1);
+            if plan.coordinators[coordinator] == node && !plan.has(Left::NumbersLast) {
+                self.seen[coordinator] = 0;
+            }
+            if plan.coordinators[coordinator] == node && op.phase.epoch().is_some() {
                 op.phase = Phase::Unknown;
             }
         }
