@@ -10,7 +10,7 @@ use kringle_check::store_rules::search::{Found, search};
 
 /// How far a search gets is decided by its states, never by the clock, and one thread always takes the same way.
 fn look(world: &str, left: &'static [Left], how: Search, states: usize) -> Found {
-    let plan = Plan::named(world).unwrap().without(left);
+    let plan = Plan::named(world).expect("there is such a world").without(left);
     search(plan, how, Bounds { states, time: Duration::from_secs(600), threads: 1 })
 }
 
@@ -21,14 +21,14 @@ const SMALL: &[&str] = &["cas-after-write", "rivals", "remove-then-add", "sync",
 fn the_rules_hold_and_no_world_is_idle() {
     for plan in PLANS {
         let small = SMALL.contains(&plan.name);
-        let deep = look(plan.name, &[], Search::Depth, if small { 1_000_000 } else { 60_000 });
+        let deep = look(plan.name, &[], Search::Depth, if small { 1_000_000 } else { 40_000 });
         assert_eq!(deep.broken, None, "{}", plan.name);
         assert_eq!(deep.complete, small, "{}: {} states", plan.name, deep.states);
         if small {
             assert!(deep.missing.is_empty(), "{}: {:?}", plan.name, deep.missing);
             continue;
         }
-        let far = look(plan.name, &[], Search::Walks(1), 100_000);
+        let far = look(plan.name, &[], Search::Walks(1), 80_000);
         assert_eq!(far.broken, None, "{}", plan.name);
         let never: Vec<_> = far.missing.iter().filter(|name| deep.missing.contains(name)).collect();
         assert!(never.is_empty(), "{}: {never:?}", plan.name);
@@ -51,7 +51,7 @@ const MISSED: &[Missed] = &[
     (&[Left::WriteBack], "remove-plain-read", Search::Breadth, EXPLAINED),
     (&[Left::Born], "reborn", Search::Breadth, KNOWN),
     (&[Left::CaughtUp], "remove-then-add", Search::Breadth, KNOWN),
-    (&[Left::ReadStartsOver], "read-over-change", Search::Walks(1), EXPLAINED),
+    (&[Left::ReadStartsOver], "read-over-change", Search::Walks(9), EXPLAINED),
     (&[Left::KeepVersion], "cas-after-write", Search::Breadth, EXPLAINED),
     (&[Left::AcceptPromises], "rivals", Search::Breadth, "one view per epoch"),
     (&[Left::StateWithAccept], "one-holder", Search::Breadth, HELD),
