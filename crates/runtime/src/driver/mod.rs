@@ -252,7 +252,17 @@ impl Shell {
     pub(crate) fn enter<T>(&self, work: impl FnOnce(&mut Driver) -> T) -> T {
         let driver = &mut *self.driver.borrow_mut();
         driver.now = self.clock.now();
-        let result = work(driver);
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(driver)));
+        let result = match result {
+            Ok(result) => result,
+            Err(panic) => {
+                // Nobody knows what the node has half done: it must not go on.
+                driver.crash = true;
+                driver.finish(Ending::Failed { what: "a mistake of ours: the node panicked".into() });
+                self.ending.notify_one();
+                std::panic::resume_unwind(panic);
+            }
+        };
         driver.leave_round();
         if driver.earliest() < driver.wakes_at {
             self.sooner.notify_one();
