@@ -9,7 +9,7 @@ mod search;
 mod shrink;
 
 use super::{Action, Condition, Effect, Finding, Operation, Outcome, Rules, Version, by_key};
-use search::Verdict;
+use search::{Start, Verdict};
 
 /// What was looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub fn check(history: &[Operation], rules: &Rules) -> Result<Looked, Finding> {
             continue;
         }
         let operations: Vec<Operation> = operations.into_iter().cloned().collect();
-        match search::judge(&operations, rules) {
+        match search::judge(&operations, Start::Empty, rules) {
             Verdict::Good => {
                 looked.keys += 1;
                 looked.operations += operations.len() as u64;

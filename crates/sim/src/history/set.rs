@@ -103,7 +103,10 @@ fn missing<'a>(
     completed: Time,
 ) -> Option<(String, Vec<&'a Operation>)> {
     let stays = |add: &&Proof<'_>| {
-        let removable = removals.iter().any(|removal| removal.to >= add.from && removal.from <= completed);
+        let between = |other: &Proof<'_>| other.to >= add.from && other.from <= completed;
+        // The same value added again, for a time: it is gone after that.
+        let ended = |again: &Proof<'_>| between(again) && again.expiry.0 <= completed;
+        let removable = removals.iter().any(between) || adds.iter().any(ended);
         add.certain && add.to < read.invoked && completed < add.expiry.0 && !removable
     };
     if let Some(add) = adds.iter().find(stays) {

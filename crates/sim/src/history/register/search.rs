@@ -3,8 +3,8 @@
 //!
 //! Three things keep it short. A read that fits where the search stands is put there at once: it changes nothing for
 //! others. A write whose outcome is unknown has either been read, and then happened before that read was answered, or
-//! nobody has seen it, and it is as if it had never been. And what else may have happened is only tried where an answer
-//! does not fit without it.
+//! nobody has seen it, and mostly it is as if it had never been. And what else may have happened is only tried where an answer
+//! does not fit without it, or does not say what it found.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
@@ -24,9 +24,18 @@ pub(super) enum Verdict {
     Undecided,
 }
 
+/// What the register is before the first operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    /// Empty.
+    Empty,
+    /// Whatever makes the answers right.
+    Anything,
+}
+
 /// Judges the operations of one key.
-pub(super) fn judge(operations: &[Operation], rules: &Rules) -> Verdict {
-    if let Some(reason) = from_nowhere(operations) {
+pub(super) fn judge(operations: &[Operation], start: Start, rules: &Rules) -> Verdict {
+    if let Some(reason) = from_nowhere(operations).filter(|_| start == Start::Empty) {
         return Verdict::Bad(Some(reason));
     }
     let mut search = Search {
@@ -36,7 +45,8 @@ pub(super) fn judge(operations: &[Operation], rules: &Rules) -> Verdict {
         done: Vec::new(),
     };
     search.done = vec![0; search.steps.len().div_ceil(64)];
-    if search.ends_well(State::default()) {
+    let (wild, known) = (start == Start::Anything, start == Start::Empty);
+    if search.ends_well(State { wild, known, value: None, version: Version::ZERO, expiry: None }) {
         Verdict::Good
     } else if search.budget == 0 {
         Verdict::Undecided
@@ -54,8 +64,10 @@ enum Value {
 }
 
 /// The register between two operations.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct State {
+    /// Whether the value may be any, or none.
+    wild: bool,
     value: Option<Value>,
     /// The version; of an earlier state if it is not `known`.
     version: Version,
@@ -131,6 +143,7 @@ fn steps(operations: &[Operation], slack: Duration) -> Vec<Step> {
     for operation in operations {
         let mut required = operation.effect() != Effect::Possible;
         let mut completed = operation.ends();
+        let mut ghost = false;
         let kind = match (&operation.action, &operation.outcome) {
             (_, Outcome::ConditionFailed(version)) => {
                 let condition = match &operation.action {
@@ -156,11 +169,13 @@ fn steps(operations: &[Operation], slack: Duration) -> Vec<Step> {
                                 Some((first, version)) => {
                                     (required, completed, made) = (true, *first, *version);
                                 }
-                                None if observed.unattributed => {}
+                                // All that nobody has read are alike.
+                                None if observed.unattributed || observed.presence => ghost = true,
                                 None => continue,
                             }
                         }
-                        (How::Write(texts.value(text)), *condition, *ttl)
+                        let value = if ghost { GHOST } else { texts.value(text) };
+                        (How::Write(value), *condition, *ttl)
                     }
                     Action::Delete { condition } => (How::Delete, *condition, None),
                     Action::Increment(by) => (How::Increment(*by, number), Condition::Always, None),
@@ -198,9 +213,14 @@ struct Observed<'a> {
     values: BTreeMap<&'a str, (Time, Option<Version>)>,
     /// Whether a refusal or a condition names a version that nobody is known to have made: it may be anybody's.
     unattributed: bool,
+    /// Whether somebody needed there to be a value, and did not say which.
+    presence: bool,
     /// Whether values are numbers that come about in many ways.
     numbers: bool,
 }
+
+/// A value that may have been written and was not read.
+const GHOST: Value = Value::Text(u32::MAX);
 
 impl<'a> Observed<'a> {
     fn of(operations: &'a [Operation]) -> Observed<'a> {
@@ -227,13 +247,23 @@ impl<'a> Observed<'a> {
             | (_, Action::Delete { condition: Condition::Version(version) }) => !versions.contains(version),
             _ => false,
         });
-        Observed { values, unattributed, numbers }
+        let presence = operations.iter().any(|operation| match &operation.action {
+            Action::Write { condition, .. } | Action::Delete { condition } => {
+                *condition == Condition::Present && operation.effect() != Effect::Never
+            }
+            Action::Expire(_) => true,
+            _ => false,
+        });
+        Observed { values, unattributed, presence, numbers }
     }
 }
 
 impl State {
     /// Says whether a step may find a value, and whether it may find none.
     fn there(&self, step: &Step) -> (bool, bool) {
+        if self.wild {
+            return (true, true);
+        }
         match (self.value, self.expiry) {
             (None, _) => (false, true),
             (Some(_), None) => (true, false),
@@ -256,11 +286,24 @@ impl State {
     ) -> Option<State> {
         match made {
             Some(version) => {
-                let state = State { value, version, known: true, expiry };
+                let state = State { wild: false, value, version, known: true, expiry };
                 (version > self.version).then_some(state)
             }
-            None => Some(State { value, version: self.version, known: false, expiry }),
+            None => Some(State { wild: false, value, version: self.version, known: false, expiry }),
         }
+    }
+
+    /// Returns the state in which the value, if it may be any, is this one. It may end at any time.
+    fn holding(self, value: Value) -> Option<State> {
+        if self.wild {
+            return Some(State {
+                wild: false,
+                value: Some(value),
+                expiry: Some((Time::ZERO, NEVER)),
+                ..self
+            });
+        }
+        (self.value == Some(value)).then_some(self)
     }
 }
 
@@ -269,9 +312,11 @@ impl Step {
     fn after(&self, state: State) -> [Option<State>; 2] {
         let (present, absent) = state.there(self);
         match self.kind {
+            // A value that ended by a clock that is ahead may be seen again by another.
             Kind::Read(None) => [absent.then_some(state), None],
             Kind::Read(Some((value, version))) => {
-                [state.at(version).filter(|_| present && state.value == Some(value)), None]
+                let held = state.holding(value).filter(|_| present);
+                [held.and_then(|state| state.at(version)), None]
             }
             Kind::Refused(condition, Version::ZERO) => {
                 let fits = absent && condition != Condition::Absent;
@@ -311,7 +356,19 @@ impl Step {
             // Nothing had to be deleted.
             How::Delete if made == Some(Version::ZERO) => [absent.then_some(state), None],
             How::Delete => [state.with(None, made, None), None],
-            How::Expire => [state.with(state.value, made, expiry).filter(|_| present), None],
+            How::Expire => {
+                let after = state.with(state.value, made, expiry).filter(|_| present);
+                [after.map(|after| State { wild: state.wild, ..after }), None]
+            }
+            How::Increment(by, number) if state.wild => {
+                let value = number.map(Value::Number);
+                let after = state.with(value, made, Some((Time::ZERO, NEVER)));
+                // Without a number nobody knows what it came to.
+                [
+                    after.map(|after| State { wild: number.is_none(), ..after }).filter(|_| by != i64::MIN),
+                    None,
+                ]
+            }
             How::Increment(by, number) => {
                 let counted = |before: i64, expiry| {
                     let sum = before.checked_add(by).filter(|sum| number.is_none_or(|number| number == *sum));
@@ -365,7 +422,7 @@ impl Search {
         }
         let (required, optional): (Vec<usize>, Vec<usize>) =
             next.into_iter().partition(|step| self.steps[*step].required);
-        let mut stuck = state.expiry.is_some();
+        let mut stuck = state.expiry.is_some() || !state.known;
         for step in required {
             let after = self.steps[step].after(state);
             let keeps = matches!(self.steps[step].kind, Kind::Change { how: How::Expire, .. });

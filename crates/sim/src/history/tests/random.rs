@@ -108,7 +108,7 @@ fn mutate(history: &mut [Operation], dice: &mut SeededDice) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn what_a_register_did_passes(seed: u64, overlap in 0usize..6, unanswered in 0usize..40, numbers: bool) {
