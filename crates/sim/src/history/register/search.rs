@@ -7,7 +7,6 @@
 //! does not fit without it, or does not say what it found.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::time::Duration;
 
 use kringle_core::time::Time;
 
@@ -39,7 +38,8 @@ pub(super) fn judge(operations: &[Operation], start: Start, rules: &Rules) -> Ve
         return Verdict::Bad(Some(reason));
     }
     let mut search = Search {
-        steps: steps(operations, rules.slack),
+        steps: steps(operations, rules),
+        renewals: rules.renewals,
         seen: HashSet::new(),
         budget: rules.budget,
         done: Vec::new(),
@@ -136,9 +136,9 @@ fn from_nowhere(operations: &[Operation]) -> Option<String> {
 }
 
 /// Returns what the search has to put in order.
-fn steps(operations: &[Operation], slack: Duration) -> Vec<Step> {
+fn steps(operations: &[Operation], rules: &Rules) -> Vec<Step> {
     let mut texts = Texts::default();
-    let observed = Observed::of(operations);
+    let observed = Observed::of(operations, rules.renewals);
     let mut steps: Vec<Step> = Vec::new();
     for operation in operations {
         let mut required = operation.effect() != Effect::Possible;
@@ -182,7 +182,7 @@ fn steps(operations: &[Operation], slack: Duration) -> Vec<Step> {
                     Action::Expire(ttl) => (How::Expire, Condition::Present, *ttl),
                     _ => continue,
                 };
-                Kind::Change { how, condition, made, expiry: operation.expiry(ttl, slack) }
+                Kind::Change { how, condition, made, expiry: operation.expiry(ttl, rules.slack) }
             }
             _ => continue,
         };
@@ -223,7 +223,7 @@ struct Observed<'a> {
 const GHOST: Value = Value::Text(u32::MAX);
 
 impl<'a> Observed<'a> {
-    fn of(operations: &'a [Operation]) -> Observed<'a> {
+    fn of(operations: &'a [Operation], renewals: bool) -> Observed<'a> {
         let mut values: BTreeMap<&str, (Time, Option<Version>)> = BTreeMap::new();
         let mut versions = BTreeSet::from([Version::ZERO]);
         let expires = operations.iter().any(|operation| matches!(operation.action, Action::Expire(_)));
@@ -234,7 +234,7 @@ impl<'a> Observed<'a> {
             }
             let (Some(seen), Some(completed)) = (operation.seen(), operation.completed) else { continue };
             versions.insert(seen.version);
-            let version = (!expires).then_some(seen.version);
+            let version = (!expires && !renewals).then_some(seen.version);
             let entry = values.entry(&seen.value).or_insert((completed, version));
             entry.0 = entry.0.min(completed);
             if entry.1 != version {
@@ -272,8 +272,11 @@ impl State {
     }
 
     /// Returns the state in which the version of the value is known to be this one, if it can be.
-    fn at(self, version: Version) -> Option<State> {
-        let fits = if self.known { self.version == version } else { self.version < version };
+    fn at(self, version: Version, renewals: bool) -> Option<State> {
+        let fits = match self.known {
+            true => self.version == version || (renewals && self.version < version),
+            false => self.version < version,
+        };
         fits.then_some(State { version, known: true, ..self })
     }
 
@@ -309,14 +312,14 @@ impl State {
 
 impl Step {
     /// Returns the states this step may lead to: none if its answer does not fit.
-    fn after(&self, state: State) -> [Option<State>; 2] {
+    fn after(&self, state: State, renewals: bool) -> [Option<State>; 2] {
         let (present, absent) = state.there(self);
         match self.kind {
             // A value that ended by a clock that is ahead may be seen again by another.
             Kind::Read(None) => [absent.then_some(state), None],
             Kind::Read(Some((value, version))) => {
                 let held = state.holding(value).filter(|_| present);
-                [held.and_then(|state| state.at(version)), None]
+                [held.and_then(|state| state.at(version, renewals)), None]
             }
             Kind::Refused(condition, Version::ZERO) => {
                 let fits = absent && condition != Condition::Absent;
@@ -328,14 +331,14 @@ impl Step {
                     Condition::Absent => false,
                     Condition::Version(expected) => expected == version,
                 };
-                [state.at(version).filter(|_| present && !holds), None]
+                [state.at(version, renewals).filter(|_| present && !holds), None]
             }
             Kind::Change { how, condition, made, expiry } => {
                 let held = match condition {
                     Condition::Always => Some(state),
                     Condition::Absent => absent.then_some(state),
                     Condition::Present => present.then_some(state),
-                    Condition::Version(expected) => state.at(expected).filter(|_| present),
+                    Condition::Version(expected) => state.at(expected, renewals).filter(|_| present),
                 };
                 let Some(state) = held else { return [None, None] };
                 self.changed(state, (present, absent), how, made, expiry)
@@ -390,6 +393,7 @@ struct Search {
     steps: Vec<Step>,
     /// What was tried: the steps done, and the state they led to.
     seen: HashSet<(Box<[u64]>, State)>,
+    renewals: bool,
     budget: usize,
     done: Vec<u64>,
 }
@@ -412,7 +416,9 @@ impl Search {
         let Some(next) = self.next() else { return true };
         // A look that fits and changes nothing can as well be taken now.
         let looks = |step: &Step| {
-            step.required && !matches!(step.kind, Kind::Change { .. }) && step.after(state)[0] == Some(state)
+            step.required
+                && !matches!(step.kind, Kind::Change { .. })
+                && step.after(state, self.renewals)[0] == Some(state)
         };
         if let Some(&look) = next.iter().find(|step| looks(&self.steps[**step])) {
             return self.go_on(look, state);
@@ -424,9 +430,14 @@ impl Search {
             next.into_iter().partition(|step| self.steps[*step].required);
         let mut stuck = state.expiry.is_some() || !state.known;
         for step in required {
-            let after = self.steps[step].after(state);
-            let keeps = matches!(self.steps[step].kind, Kind::Change { how: How::Expire, .. });
-            stuck |= keeps || after == [None, None];
+            let after = self.steps[step].after(state, self.renewals);
+            let vague = match self.steps[step].kind {
+                Kind::Change { how: How::Expire, .. } => true,
+                // Only a version was seen, and it may be a renewed one.
+                Kind::Refused(..) | Kind::Change { condition: Condition::Version(_), .. } => self.renewals,
+                _ => false,
+            };
+            stuck |= vague || after == [None, None];
             if after.into_iter().flatten().any(|state| self.go_on(step, state)) {
                 return true;
             }
@@ -440,7 +451,12 @@ impl Search {
             if optional[..at].iter().any(|earlier| self.steps[*earlier].kind == kind) {
                 continue;
             }
-            if self.steps[*step].after(state).into_iter().flatten().any(|state| self.go_on(*step, state)) {
+            if self.steps[*step]
+                .after(state, self.renewals)
+                .into_iter()
+                .flatten()
+                .any(|state| self.go_on(*step, state))
+            {
                 return true;
             }
         }

@@ -270,6 +270,28 @@ fn a_zombie_is_found() {
 }
 
 #[test]
+fn an_add_that_was_denied_is_named() {
+    let lie =
+        [op(1, 0, 1, add("x"), Outcome::Failed(Happened::No)), op(2, 6, 7, Action::Members, members(&["x"]))];
+    assert_eq!(set(&lie), "x came from nowhere; adding it was said not to have happened");
+}
+
+#[test]
+fn a_value_that_stays_may_get_a_higher_version() {
+    let renewed = [
+        op(1, 0, 1, write("a"), ok(10)),
+        op(2, 2, 3, write_if("b", Condition::Version(Version(5))), Outcome::ConditionFailed(Version(15))),
+        op(2, 4, 5, Action::Read, found("a", 15)),
+        op(2, 6, 7, write_if("c", Condition::Version(Version(10))), Outcome::ConditionFailed(Version(15))),
+    ];
+    good(&renewed);
+    let strict = Rules { renewals: false, ..Rules::default() };
+    register::check(&renewed, &strict).expect_err("a version is for ever");
+    let lower = [renewed[0].clone(), op(2, 4, 5, Action::Read, found("a", 5))];
+    register(&lower);
+}
+
+#[test]
 fn findings_can_be_read() {
     let undone = [
         op(1, 0, 1, write("a"), ok(10)),
