@@ -94,7 +94,7 @@ impl Store {
     pub(super) fn start_round(&mut self, number: u32, wish: Vec<Member>, cx: &mut Ctx<'_>) {
         let me = self.me.id;
         let Some(slot) = self.slots.get_mut(&number) else { return };
-        let round = slot.promised.map_or(0, |promised| promised.round) + 1;
+        let round = slot.promised.map_or(0, |promised| promised.round).saturating_add(1);
         let ballot = Ballot { round, node: me };
         let epoch = slot.view.epoch;
         slot.since = cx.now;
@@ -136,6 +136,8 @@ impl Store {
                     slot.round = None;
                 }
                 self.changing.insert(number);
+                // From here on, the records change only as the proposer says.
+                self.drop_pulls(number);
                 self.keep(number);
             }
         }
@@ -364,7 +366,7 @@ impl Store {
 
     /// A view that was decided.
     fn on_view(&mut self, from: NodeId, number: u32, view: View, entered: Sum, cx: &mut Ctx<'_>) {
-        if view.members.is_empty() || view.members.len() > 16 || view.epoch == 0 {
+        if !is_sound(&view) {
             return cx.refuse(super::Refusal::Malformed);
         }
         let me = self.me;
@@ -404,7 +406,7 @@ impl Store {
         self.drop_pulls(number);
         self.changing.remove(&number);
         self.moved.insert(number);
-        self.unsettled.insert(number);
+        self.eager.insert(number);
         self.keep(number);
     }
 
@@ -477,8 +479,7 @@ impl Store {
 
     /// A node is told that it is to become a member.
     fn on_learn(&mut self, from: NodeId, number: u32, view: View, ring: &dyn Routes, cx: &mut Ctx<'_>) {
-        if view.members.is_empty() || view.members.len() > 16 || view.epoch == 0 || view.place(from).is_none()
-        {
+        if !is_sound(&view) || view.place(from).is_none() {
             return cx.refuse(super::Refusal::Malformed);
         }
         if view.has(self.me) || self.leaving.is_some() {
@@ -524,9 +525,14 @@ impl Store {
             && learner.id == from
         {
             *learner = Learner { born: Some(born), ..*learner };
-            self.unsettled.insert(number);
+            self.eager.insert(number);
         }
     }
+}
+
+/// Says whether a view can be one: epochs count up from one, so that the greatest numbers are nobody's.
+fn is_sound(view: &View) -> bool {
+    (1..1 << 62).contains(&view.epoch) && (1..=16).contains(&view.members.len())
 }
 
 impl Word {

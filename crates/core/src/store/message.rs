@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use minicbor::{Decode, Encode};
 
 use super::coding::{Shared, Sum};
-use super::op::{Answer, Ask, Listed, Trouble};
+use super::op::{Action, Answer, Ask, Change, Found, Listed, Trouble};
 use super::record::{Cell, Rank};
 use super::version::Version;
 use super::view::{Ballot, Next, View};
@@ -144,6 +144,36 @@ pub enum Message {
 }
 
 impl Message {
+    /// Returns about how many bytes it carries.
+    pub fn weight(&self) -> usize {
+        let records = |records: &[(Cell, Shared)]| -> usize {
+            records.iter().map(|(cell, record)| cell.key.0.len() + record.0.len()).sum()
+        };
+        match self {
+            Message::Ask { ask, .. } => match &ask.action {
+                Action::Change { change: Change::Put { value, .. }, .. } | Action::Add { value, .. } => {
+                    value.len()
+                }
+                _ => 0,
+            },
+            Message::Answer { response: Response::Done(answer), .. } => match &answer.found {
+                Found::Value(Some(value)) => value.bytes.len(),
+                Found::Members(values) => values.iter().map(|value| value.bytes.len() + 24).sum(),
+                Found::Keys { keys, .. } => keys.iter().map(|listed| listed.name.bytes.len() + 32).sum(),
+                _ => 0,
+            },
+            Message::Do { step: Step::Accept { record, .. }, .. } => record.0.len(),
+            Message::Did { verdict, .. } => match verdict {
+                Verdict::Promised(Some(record)) | Verdict::Holds(Some(record)) => record.0.len(),
+                Verdict::Listed(list) => records(list),
+                Verdict::Keys(keys, _) => keys.iter().map(|listed| listed.name.bytes.len() + 32).sum(),
+                _ => 0,
+            },
+            Message::Page { records: list, .. } => records(list),
+            _ => 0,
+        }
+    }
+
     /// Returns the number that ties answer to question.
     pub(crate) fn number(&self) -> u32 {
         match self {

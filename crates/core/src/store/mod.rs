@@ -56,6 +56,8 @@ const ITEMS_MAX: usize = 1000;
 const PEERS_MAX: usize = 4096;
 /// How often an idle store looks after its slots.
 const IDLE: Duration = Duration::from_secs(2);
+/// How often one whose views have to change does.
+const UNSETTLED: Duration = Duration::from_millis(200);
 /// How often a busy one does.
 const BUSY: Duration = Duration::from_millis(25);
 
@@ -106,6 +108,8 @@ pub struct Store {
     tend: Time,
     /// Whether something about views is to be looked at soon.
     restless: bool,
+    /// Slots whose view can be looked at right away.
+    eager: BTreeSet<u32>,
     /// Slots whose view or standing changed in this call.
     moved: BTreeSet<u32>,
 }
@@ -194,6 +198,7 @@ impl Store {
             sweep: Time::ZERO,
             tend: Time::ZERO,
             restless: true,
+            eager: BTreeSet::new(),
             moved: BTreeSet::new(),
         };
         let mut slots: Vec<(u32, Kept)> = Vec::new();
@@ -212,6 +217,9 @@ impl Store {
             }
             if slot.promised.is_some() {
                 store.changing.insert(number);
+            }
+            if matches!(slot.standing, Standing::Behind | Standing::Doubting(_)) {
+                store.to_pull.insert(number);
             }
             store.slots.insert(number, slot);
             store.recount(number, records, config);
@@ -492,7 +500,11 @@ impl Store {
         if !busy && self.slots.is_empty() && !self.restless {
             return;
         }
-        let wait = if busy || self.restless { BUSY } else { IDLE.min(self.sweep.since(cx.now)).max(BUSY) };
+        let wait = match (busy || self.restless, self.unsettled.is_empty()) {
+            (true, _) => BUSY,
+            (false, false) => UNSETTLED,
+            (false, true) => IDLE.min(self.sweep.since(cx.now)).max(BUSY),
+        };
         let at = cx.now.after(wait);
         if self.armed.is_none_or(|armed| armed > at || armed < cx.now) {
             self.armed = Some(at);
@@ -507,6 +519,7 @@ impl Store {
                 self.on_word(self.me.id, item, ring, cx);
             }
         }
+        self.tend_eagerly(ring, cx);
         self.start_over(ring, cx);
         if !self.writes.is_empty() {
             self.ticket += 1;

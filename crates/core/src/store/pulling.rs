@@ -93,7 +93,9 @@ impl Store {
             return;
         }
         let nonce = self.nonce();
-        let parts = sums(number, cx.records, Cut::of(cx.config.slots));
+        let empty =
+            self.slots.get(&number).is_some_and(|slot| slot.records == 0 && slot.state == Sum::default());
+        let parts = if empty { Vec::new() } else { sums(number, cx.records, Cut::of(cx.config.slots)) };
         let (differ, seen, again) = (BTreeSet::new(), BTreeSet::new(), cx.now.after(AGAIN));
         let pull = Pulling { slot: number, from, why, parts, after: None, differ, seen, again, tries: 0 };
         self.pulls.insert(nonce, pull);
@@ -126,13 +128,15 @@ impl Store {
         let (mut differ, mut records, mut more) = (Vec::new(), Vec::new(), false);
         if let Some(slot) = self.slots.get(&number)
             && !matches!(slot.standing, Standing::Doubting(_))
-            && parts.len() == PARTS
+            && (parts.len() == PARTS || parts.is_empty())
         {
             page = (slot.view.epoch, slot.state, slot.standing == Standing::Ready);
             let cut = Cut::of(cx.config.slots);
             let start = after.as_ref().and_then(Cell::id).map_or(0, |id| cut.part(id));
             let mut bytes = 0;
-            for (part, theirs) in parts.iter().enumerate().skip(start) {
+            for part in start..PARTS {
+                // Whoever says nothing has nothing.
+                let theirs = parts.get(part).copied().unwrap_or_default();
                 let (low, high) = cut.span(number, part, part + 1);
                 let mut sum = Sum::default();
                 for space in [Space::Data, Space::Members] {
@@ -141,7 +145,7 @@ impl Store {
                         true
                     });
                 }
-                if sum == *theirs {
+                if sum == theirs {
                     continue;
                 }
                 differ.push(part as u16);
@@ -291,7 +295,7 @@ impl Store {
                     slot.standing = Standing::Ready;
                     self.to_pull.remove(&number);
                     self.moved.insert(number);
-                    self.unsettled.insert(number);
+                    self.eager.insert(number);
                     self.keep(number);
                 }
             }
@@ -369,6 +373,9 @@ impl Store {
                 self.learners.remove(&number);
                 continue;
             };
+            if slot.promised.is_some() {
+                continue;
+            }
             let why = match slot.standing {
                 Standing::Behind => Why::CatchUp,
                 Standing::Doubting(_) => Why::Doubt,

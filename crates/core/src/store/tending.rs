@@ -56,6 +56,18 @@ impl Store {
         }
     }
 
+    /// Looks at views that something has just been learnt about.
+    pub(super) fn tend_eagerly(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        if ring.status() != Status::Ready && ring.status() != Status::Leaving {
+            return;
+        }
+        while let Some(number) = self.eager.pop_first() {
+            if self.tend_slot(number, ring, cx) {
+                self.unsettled.insert(number);
+            }
+        }
+    }
+
     /// Moves the view of a slot one step towards what the ring wishes. `false`: there is nothing to do.
     fn tend_slot(&mut self, number: u32, ring: &dyn Routes, cx: &mut Ctx<'_>) -> bool {
         let Some(slot) = self.slots.get(&number) else { return false };
@@ -67,8 +79,10 @@ impl Store {
         }
         let members = &slot.view.members;
         let alive = |member: &&Member| !self.is_gone(member);
+        // Somebody the ring does not know may be alive, but can not be waited for.
+        let near = |member: &&Member| !self.is_gone(member) && ring.contact(member.id).is_some();
         // One of them acts, the others wait for it.
-        if members.iter().find(alive).is_none_or(|first| *first != self.me) {
+        if members.iter().find(near).is_none_or(|first| *first != self.me) {
             return false;
         }
         let copies = usize::from(cx.config.replicas).max(1);
@@ -91,7 +105,7 @@ impl Store {
             .filter(|member| !wish.contains(&member.id) || self.is_other(member))
             .copied()
             .collect();
-        extra.sort_by_key(|member| (!self.is_gone(member), !out.contains(&member.id)));
+        extra.sort_by_key(|member| (near(&member), !out.contains(&member.id)));
         let missing: Vec<NodeId> =
             wish.iter().filter(|id| !members.iter().any(|member| member.id == **id)).copied().collect();
         let without =
@@ -119,7 +133,7 @@ impl Store {
             (Some(_), Some(born)) => {
                 let wish = match worst {
                     // First the gone leaves, so that the others are more than half without it.
-                    Some(worst) if members.len() >= copies && self.is_gone(&worst) => without(worst),
+                    Some(worst) if members.len() >= copies && !near(&&worst) => without(worst),
                     _ => {
                         let mut wish = members.clone();
                         wish.push(Member { id: newcomer, born });
