@@ -122,6 +122,8 @@ pub enum Effect {
 pub struct Rules {
     /// By how much the end of a value's time to live may be off: twice the most a clock is, and a second.
     pub slack: Duration,
+    /// Whether a value that stays may get a higher version. If not, one that is seen at two is a finding.
+    pub renewals: bool,
     /// How many steps the search for an order may take per key.
     pub budget: usize,
 }
@@ -144,7 +146,7 @@ pub(crate) const NEVER: Time = Time::from_micros(u64::MAX);
 
 impl Default for Rules {
     fn default() -> Rules {
-        Rules { slack: Duration::from_secs(5), budget: 1_000_000 }
+        Rules { slack: Duration::from_secs(5), renewals: true, budget: 1_000_000 }
     }
 }
 

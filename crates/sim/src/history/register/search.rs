@@ -37,6 +37,9 @@ pub(super) fn judge(operations: &[Operation], start: Start, rules: &Rules) -> Ve
     if let Some(reason) = from_nowhere(operations).filter(|_| start == Start::Empty) {
         return Verdict::Bad(Some(reason));
     }
+    if let Some(reason) = renewed(operations).filter(|_| !rules.renewals) {
+        return Verdict::Bad(Some(reason));
+    }
     let mut search = Search {
         steps: steps(operations, rules),
         seen: HashSet::new(),
@@ -142,6 +145,27 @@ fn from_nowhere(operations: &[Operation]) -> Option<String> {
                 "{} was read, and writing it was refused or asked for only later",
                 seen.value
             ));
+        }
+    }
+    None
+}
+
+/// Finds a value that was seen at two versions, though nobody gave it another time to live.
+fn renewed(operations: &[Operation]) -> Option<String> {
+    let many = |operation: &Operation| matches!(operation.action, Action::Expire(_) | Action::Increment(_));
+    if operations.iter().any(many) {
+        return None;
+    }
+    let mut versions: BTreeMap<&str, Version> = BTreeMap::new();
+    for operation in operations {
+        let (value, version) = match (&operation.action, &operation.outcome) {
+            (_, Outcome::Value(Some(seen))) => (&seen.value, seen.version),
+            (Action::Write { value, .. }, Outcome::Changed { version, .. }) => (value, *version),
+            _ => continue,
+        };
+        let first = *versions.entry(value).or_insert(version);
+        if first != version {
+            return Some(format!("{value} is at {first:?} and at {version:?}"));
         }
     }
     None

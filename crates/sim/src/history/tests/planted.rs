@@ -285,6 +285,9 @@ fn a_value_that_stays_may_get_a_higher_version() {
         op(2, 6, 7, write_if("c", Condition::Version(Version(10))), Outcome::ConditionFailed(Version(15))),
     ];
     good(&renewed);
+    let strict = Rules { renewals: false, ..Rules::default() };
+    let finding = register::check(&renewed, &strict).expect_err("a version is for ever");
+    assert_eq!((finding.problem.as_str(), finding.history.len()), ("a is at va and at vf", 2));
     // A write on a condition that took two ballots, and was read after the first.
     good(&[
         op(1, 0, 9, write_if("a", Condition::Absent), ok(20)),
