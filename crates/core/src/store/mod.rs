@@ -144,6 +144,8 @@ struct Peer {
     age: u64,
     /// Whether it has said that this node's disk is the one it knew.
     vouched: bool,
+    /// When it last compared copies with this node.
+    compared: Time,
     /// How far its wall clock is ahead of ours, in milliseconds.
     offset: Option<i64>,
 }
@@ -397,6 +399,7 @@ impl Store {
             born: None,
             age: 0,
             vouched: false,
+            compared: Time::ZERO,
             offset: None,
         };
         let peer = self.peers.entry(contact.id).or_insert(fresh);

@@ -126,6 +126,7 @@ impl Store {
     ) {
         let mut page = (0, Sum::default(), false);
         let (mut differ, mut records, mut more) = (Vec::new(), Vec::new(), false);
+        let mut damaged = false;
         if let Some(slot) = self.slots.get(&number)
             && !matches!(slot.standing, Standing::Doubting(_))
             && (parts.len() == PARTS || parts.is_empty())
@@ -160,8 +161,13 @@ impl Store {
                             more = true;
                             return false;
                         }
+                        let value = value.into();
+                        if Record::read(&cell, &value).is_err() {
+                            damaged = true;
+                            return false;
+                        }
                         bytes += key.len() + value.len();
-                        records.push((cell, Shared(value.into())));
+                        records.push((cell, Shared(value)));
                         true
                     });
                 }
@@ -169,6 +175,11 @@ impl Store {
                     break;
                 }
             }
+        }
+        if damaged {
+            // Whoever asks must ask somebody else, and so must this node.
+            self.doubt(number);
+            (page, records, more) = ((0, Sum::default(), false), Vec::new(), false);
         }
         let (epoch, state, ready) = page;
         let message = Message::Page { nonce, epoch, state, ready, parts: differ, records, more };
