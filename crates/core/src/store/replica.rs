@@ -80,7 +80,7 @@ impl Store {
             return (Verdict::Malformed, 0);
         }
         let Ok(held) = self.held(cell, cx) else {
-            self.doubt(number);
+            self.doubt(number, cx);
             return (Verdict::NotReady, 0);
         };
         let settled = match cx.config.rule(Safeguard::SyncFirst) {
@@ -103,7 +103,7 @@ impl Store {
             Step::List { known, .. } => {
                 let Some(name) = cell.name() else { return (Verdict::Malformed, 0) };
                 let Ok((records, sum, bytes)) = self.set_of(&name, held, cx) else {
-                    self.doubt(number);
+                    self.doubt(number, cx);
                     return (Verdict::NotReady, 0);
                 };
                 let newest = self.unsynced.iter().filter(|(cell, _)| cell.name().as_ref() == Some(&name));
@@ -137,7 +137,7 @@ impl Store {
         if let Some(set) = set {
             let Some(name) = cell.name() else { return (Verdict::Malformed, 0) };
             let Ok(head) = self.held(&Cell::of(&name), cx) else {
-                self.doubt(number);
+                self.doubt(number, cx);
                 return (Verdict::NotReady, 0);
             };
             if !head.as_ref().is_some_and(|head| head.kind() == Kind::Set && head.set() == set) {
@@ -204,15 +204,16 @@ impl Store {
     }
 
     /// A record turned out to be damaged: nothing of the slot is served before a quorum of others has been heard.
-    pub(super) fn doubt(&mut self, number: u32) {
-        if let Some(slot) = self.slots.get_mut(&number)
-            && slot.standing == Standing::Ready
-        {
+    pub(super) fn doubt(&mut self, number: u32, cx: &Ctx<'_>) {
+        let Some(slot) = self.slots.get_mut(&number) else { return };
+        slot.round = None;
+        if slot.standing == Standing::Ready {
             slot.standing = Standing::Doubting(0);
-            slot.round = None;
-            self.to_pull.insert(number);
-            self.keep(number);
         }
+        // What is damaged no longer counts as being there, so that it can come anew.
+        self.recount(number, cx.records, cx.config);
+        self.to_pull.insert(number);
+        self.keep(number);
     }
 
     /// Returns the records that make up the set of a key, the key's own first; their sum; their bytes.

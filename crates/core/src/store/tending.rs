@@ -112,7 +112,7 @@ impl Store {
             .filter(|member| !wish.contains(&member.id) || self.is_other(member))
             .copied()
             .collect();
-        extra.sort_by_key(|member| (near(&member), !out.contains(&member.id)));
+        extra.sort_by_key(|member| (!self.is_gone(member), near(&member), !out.contains(&member.id)));
         let missing: Vec<NodeId> =
             wish.iter().filter(|id| !members.iter().any(|member| member.id == **id)).copied().collect();
         let without =
@@ -138,16 +138,11 @@ impl Store {
         let ready = slot.learner.filter(|learner| learner.id == newcomer);
         match (ready, ready.and_then(|learner| learner.born)) {
             (Some(_), Some(born)) => {
-                let wish = match worst {
-                    // First the gone leaves, so that the others are more than half without it.
-                    Some(worst) if members.len() >= copies && !near(&&worst) => without(worst),
-                    _ => {
-                        let mut wish = members.clone();
-                        wish.push(Member { id: newcomer, born });
-                        wish.sort_by_key(|member| middle.closeness(member.id));
-                        wish
-                    }
-                };
+                // The newcomer first, even if somebody is dead: who seems so may come back, and until the newcomer
+                // counts, its copy may be needed.
+                let mut wish = members.clone();
+                wish.push(Member { id: newcomer, born });
+                wish.sort_by_key(|member| middle.closeness(member.id));
                 self.start_round(number, wish, cx);
             }
             (Some(learner), None) if cx.now.since(learner.told) < TOLD => {}
