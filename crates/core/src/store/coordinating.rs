@@ -13,7 +13,7 @@ use super::op::{Action, Answer, Ask, Change, Condition, Found, Happened, Level, 
 use super::record::{Cell, Kind, Origin, Record};
 use super::version::Version;
 use super::view::{Cut, Standing};
-use super::{After, Proof, Store};
+use super::{After, Store};
 use crate::config::Safeguard;
 use crate::contact::Contact;
 use crate::edge::Ctx;
@@ -330,8 +330,11 @@ impl Store {
         let Some(op) = self.ops.get_mut(&id) else { return };
         op.attempt = op.attempt.wrapping_add(1);
         op.stage = Stage::Waiting;
-        let proved = self.proof == Proof::Given;
-        let Some(slot) = self.slots.get(&op.slot).filter(|slot| slot.serves() && proved) else { return };
+        let number = op.slot;
+        let Some(slot) = self.slots.get(&number).filter(|slot| slot.serves() && self.is_proved(slot)) else {
+            return;
+        };
+        let Some(op) = self.ops.get_mut(&id) else { return };
         op.epoch = slot.view.epoch;
         op.again = cx.now.after(cx.config.store_retry);
         let (ask, version, origin, number) = (op.ask.clone(), op.version, op.origin, op.slot);

@@ -9,7 +9,7 @@ use super::op::{Listed, Name};
 use super::record::{Cell, Damaged, Kind, Rank, Record};
 use super::version::Version;
 use super::view::{Cut, Standing};
-use super::{After, Proof, SetSize, Store};
+use super::{After, SetSize, Store};
 use crate::config::Safeguard;
 use crate::contact::Contact;
 use crate::edge::Ctx;
@@ -61,7 +61,7 @@ impl Store {
         if slot.view.epoch != epoch || slot.standing == Standing::Outside {
             return (Verdict::WrongView(slot.view.epoch), 0);
         }
-        if self.proof != Proof::Given {
+        if !self.is_proved(slot) {
             return (Verdict::NotReady, 0);
         }
         let frozen = slot.promised.is_some() && cx.config.rule(Safeguard::Freeze);
