@@ -103,7 +103,9 @@ fn trouble_text(trouble: &Trouble) -> String {
         Trouble::WrongKind => "the key holds another kind of thing".into(),
         Trouble::TooLarge { limit } => format!("larger than the limit of {limit}"),
         Trouble::OutOfRange => "the number would not fit 64 bits".into(),
-        Trouble::BadRequest => "a key needs at least one byte, and a time to live must be later than now".into(),
+        Trouble::BadRequest => {
+            "a key needs at least one byte, and a time to live must be later than now".into()
+        }
         Trouble::NoSpace => "there is no room left on the disk".into(),
         Trouble::ClockOff => "the clock of this node is too far from the others'".into(),
         Trouble::Busy => "too much is under way".into(),
