@@ -16,7 +16,7 @@ async fn batch(ring: &Ring, body: &str) -> Result<Vec<Value>, Reply> {
         body.len()
     );
     client.send(format!("{head}{body}")).await;
-    let reply = client.answer().await.unwrap();
+    let reply = client.answer().await.expect("an answer");
     if reply.status != 200 {
         return Err(reply);
     }
@@ -25,7 +25,8 @@ async fn batch(ring: &Ring, body: &str) -> Result<Vec<Value>, Reply> {
     let mut rest = rest.as_slice();
     loop {
         let at = rest.windows(2).position(|pair| pair == b"\r\n").expect("a chunk");
-        let length = usize::from_str_radix(std::str::from_utf8(&rest[..at]).unwrap(), 16).unwrap();
+        let length =
+            usize::from_str_radix(std::str::from_utf8(&rest[..at]).expect("digits"), 16).expect("a length");
         if length == 0 {
             break;
         }
@@ -34,7 +35,7 @@ async fn batch(ring: &Ring, body: &str) -> Result<Vec<Value>, Reply> {
     }
     Ok(text
         .split_inclusive(|byte| *byte == b'\n')
-        .map(|line| serde_json::from_slice(line).unwrap())
+        .map(|line| serde_json::from_slice(line).expect("a document"))
         .collect())
 }
 
@@ -157,7 +158,7 @@ async fn walk(ring: &Ring, query: &str) -> (Vec<Value>, usize) {
     loop {
         let path = format!("/v1/keys?cursor={cursor}{query}");
         let mut page = get(ring.address(), &path).await.document("kringle.keys/1");
-        keys.append(page["keys"].as_array_mut().unwrap());
+        keys.append(page["keys"].as_array_mut().expect("a list"));
         pages += 1;
         match page["cursor"].as_str() {
             Some(next) => cursor = next.to_owned(),

@@ -17,6 +17,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kringle_core::dice::{Dice, SeededDice};
 use serde_json::json;
 use tokio::task::{LocalSet, spawn_local};
+use tokio::time::error::Elapsed;
 use tokio::time::{sleep, timeout};
 
 use crate::ask::store::Level;
@@ -35,6 +36,9 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(50);
 /// How much later than the deadline of a request its connection is given up.
 const GRACE: Duration = Duration::from_secs(2);
+/// What errors without a code are called: the connection broke, or nothing came.
+const BROKEN: &str = "connection";
+const SILENT: &str = "no answer";
 /// Bytes a value may have here. Nodes may allow less.
 const SIZE_MAX: u64 = 1 << 20;
 
@@ -326,27 +330,27 @@ impl Worker {
             let began = Instant::now();
             let came = timeout(self.patience + GRACE, once(&mut wire, &self.node, &request)).await;
             let micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
-            let mut tally = self.phase.tally.borrow_mut();
-            let error = match came {
-                Ok(Ok(Came::Good)) if reads => {
-                    tally.gets.record(micros);
-                    continue;
+            if let Some(error) = self.note(came, reads, micros) {
+                *self.phase.tally.borrow_mut().errors.entry(error.clone()).or_default() += 1;
+                if error == BROKEN || error == SILENT {
+                    wire = None;
+                    sleep(PAUSE).await;
                 }
-                Ok(Ok(Came::Good)) => {
-                    tally.puts.record(micros);
-                    continue;
-                }
-                Ok(Ok(Came::Bad(code))) => code,
-                Ok(Err(_)) => "connection".into(),
-                Err(_) => "no answer".into(),
-            };
-            let is_broken = error == "connection" || error == "no answer";
-            *tally.errors.entry(error).or_default() += 1;
-            drop(tally);
-            if is_broken {
-                wire = None;
-                sleep(PAUSE).await;
             }
+        }
+    }
+
+    /// Notes what came of a request; returns the name of what went wrong, if something did.
+    fn note(&self, came: Result<io::Result<Came>, Elapsed>, reads: bool, micros: u64) -> Option<String> {
+        let mut tally = self.phase.tally.borrow_mut();
+        match came {
+            Ok(Ok(Came::Good)) => {
+                if reads { &mut tally.gets } else { &mut tally.puts }.record(micros);
+                None
+            }
+            Ok(Ok(Came::Bad(code))) => Some(code),
+            Ok(Err(_)) => Some(BROKEN.into()),
+            Err(_) => Some(SILENT.into()),
         }
     }
 

@@ -125,7 +125,11 @@ impl Cursor {
         let bad = || {
             Problem::bad("the cursor is not one that a page of keys ended with; leave it out to begin again")
         };
-        if !text.is_ascii() || text.len() < 32 || text.len() > 32 + 2 * limits.key || text.len() % 2 != 0 {
+        if !text.is_ascii()
+            || text.len() < 32
+            || text.len() > 32 + 2 * limits.key
+            || !text.len().is_multiple_of(2)
+        {
             return Err(bad());
         }
         let (place, after) = text.split_at(32);
