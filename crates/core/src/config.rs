@@ -271,7 +271,7 @@ impl Settings {
             ),
             (self.nearer_percent <= 90, "nearer-percent", "must be at most 90"),
             ((1..=254).contains(&self.hops_max), "hops-max", "must be 1 to 254"),
-            ((1..=15).contains(&self.replicas), "replicas", "must be 1 to 15"),
+            (self.replicas <= 15, "replicas", "must be at most 15"),
             (
                 self.slots.is_power_of_two() && self.slots <= 65_536,
                 "slots",

@@ -222,6 +222,9 @@ pub enum Command {
     },
     /// Say goodbye and stop answering. Replies [`Reply::Left`].
     Leave,
+    /// This node stops for a while and will be back with all it has: nobody needs to make copies of it. Replies
+    /// [`Reply::Paused`] at once.
+    Pause,
     /// Ask who answers for a key. Replies [`Reply::Found`].
     Lookup {
         /// The key.
@@ -387,6 +390,8 @@ pub enum Reply {
     Joined,
     /// The node has said goodbye.
     Left,
+    /// Others know that the node will be back.
+    Paused,
     /// Who answers for the key.
     Found {
         /// The responsible node.

@@ -7,6 +7,7 @@ use crate::contact::{Contact, Proximity};
 use crate::id::{Key, NodeId};
 use crate::kinds::kinds;
 use crate::overlay::pastry;
+use crate::store::message as store;
 
 /// Ties an answer to its question. Unique per node while the question is open.
 pub type Nonce = u32;
@@ -40,6 +41,8 @@ pub enum Body {
     },
     /// Pastry's own messages.
     Pastry(pastry::Message),
+    /// What stores say to each other.
+    Store(Box<store::Packet>),
     /// The stand-in overlay's only message: send it back.
     #[cfg(any(test, feature = "fake"))]
     Echo(u32),
@@ -239,8 +242,35 @@ kinds! {
         LeaseRecall = "lease-recall",
         /// [`pastry::Message::LeaseReturn`]
         LeaseReturn = "lease-return",
+        /// [`store::Message::Ask`]
+        StoreAsk = "store-ask",
+        /// [`store::Message::Answer`]
+        StoreAnswer = "store-answer",
+        /// [`store::Message::Do`]
+        StoreDo = "store-do",
+        /// [`store::Message::Did`]
+        StoreDid = "store-did",
+        /// [`store::Message::Slots`]
+        StoreSlots = "store-slots",
+        /// [`store::Message::Pull`]
+        StorePull = "store-pull",
+        /// [`store::Message::Page`]
+        StorePage = "store-page",
+        /// [`store::Message::Compare`]
+        StoreCompare = "store-compare",
+        /// [`store::Message::Leaving`]
+        StoreLeaving = "store-leaving",
+        /// [`store::Message::Pausing`]
+        StorePausing = "store-pausing",
         /// The stand-in overlay's message.
         Echo = "echo",
+    }
+}
+
+impl BodyKind {
+    /// Says whether it is the store's, and not the overlay's.
+    pub fn is_of_store(self) -> bool {
+        (BodyKind::StoreAsk..=BodyKind::StorePausing).contains(&self)
     }
 }
 
@@ -277,6 +307,18 @@ impl Body {
             Body::Pastry(P::LeaseReply(_)) => BodyKind::LeaseReply,
             Body::Pastry(P::LeaseRecall(_)) => BodyKind::LeaseRecall,
             Body::Pastry(P::LeaseReturn { .. }) => BodyKind::LeaseReturn,
+            Body::Store(packet) => match packet.message {
+                store::Message::Ask { .. } => BodyKind::StoreAsk,
+                store::Message::Answer { .. } => BodyKind::StoreAnswer,
+                store::Message::Do { .. } => BodyKind::StoreDo,
+                store::Message::Did { .. } => BodyKind::StoreDid,
+                store::Message::Slots(_) => BodyKind::StoreSlots,
+                store::Message::Pull { .. } => BodyKind::StorePull,
+                store::Message::Page { .. } => BodyKind::StorePage,
+                store::Message::Compare { .. } => BodyKind::StoreCompare,
+                store::Message::Leaving => BodyKind::StoreLeaving,
+                store::Message::Pausing => BodyKind::StorePausing,
+            },
             #[cfg(any(test, feature = "fake"))]
             Body::Echo(_) => BodyKind::Echo,
         }

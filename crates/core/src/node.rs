@@ -11,8 +11,9 @@ use crate::edge::{Command, Ctx, Failure, Input, Output, Raised, Refusal, Reply, 
 use crate::id::{Key, NodeId};
 use crate::message::{Body, Outcome, Payload, Receipt, Routed, Stage};
 use crate::overlay::pastry::{Message, Pastry};
-use crate::overlay::{AnyOverlay, Memory, NextHop, Overlay, Routes, Status};
+use crate::overlay::{AnyOverlay, Memory, NextHop, Overlay, Status};
 use crate::range::IdRange;
+use crate::store::Store;
 use crate::time::Time;
 
 /// A Kringle node. Everything it learns comes in through [`Node::handle`], everything it wants done leaves through
@@ -23,6 +24,7 @@ use crate::time::Time;
 pub struct Node {
     overlay: AnyOverlay,
     courier: Courier,
+    store: Option<Box<Store>>,
     /// Requests of this node's user that wait for a receipt.
     requests: Vec<Request>,
     /// When the request timer is set to fire, if it is.
@@ -56,12 +58,22 @@ impl Node {
 
     /// Makes a node over the given overlay.
     pub fn over(overlay: AnyOverlay) -> Node {
-        Node { overlay, courier: Courier::default(), requests: Vec::new(), armed: None }
+        Node { overlay, courier: Courier::default(), store: None, requests: Vec::new(), armed: None }
     }
 
     /// Takes one input and puts what is to be done into `cx.out`. Cannot fail: what is wrong with an input is noted,
     /// and nothing else happens.
     pub fn handle(&mut self, input: Input, cx: &mut Ctx<'_>) {
+        self.take(input, cx);
+        self.react(cx);
+        let done = self.store.as_mut().and_then(|store| store.may_leave(cx.now));
+        if let Some(request) = done {
+            self.overlay.leave(request, cx);
+            self.react(cx);
+        }
+    }
+
+    fn take(&mut self, input: Input, cx: &mut Ctx<'_>) {
         match input {
             Input::Command { request, command } => self.command(request, command, cx),
             Input::Message { from, body } => self.message(from, body, cx),
@@ -73,6 +85,11 @@ impl Node {
                 self.end_all(ended, cx);
             }
             Input::Timer(Timer::Request) => self.on_request_timer(cx),
+            Input::Timer(Timer::Store) => {
+                if let Some(store) = &mut self.store {
+                    store.on_timer(&self.overlay, cx);
+                }
+            }
             Input::Timer(timer) => self.overlay.on_timer(timer, cx),
             Input::Forwarded { hop, verdict } => {
                 let ended = self.courier.forwarded(hop, verdict, &self.overlay, cx);
@@ -93,10 +110,18 @@ impl Node {
                 let ended = self.courier.refused(*routed, &mut self.overlay, cx);
                 self.end_all(ended, cx);
             }
-            Input::Persisted { .. } | Input::Room { .. } => {}
+            Input::Persisted { ticket } => {
+                if let Some(store) = &mut self.store {
+                    store.persisted(ticket, &self.overlay, cx);
+                }
+            }
+            Input::Room { enough } => {
+                if let Some(store) = &mut self.store {
+                    store.set_room(enough);
+                }
+            }
             Input::Measured { peer, proximity } => self.overlay.on_measured(peer, proximity, cx),
         }
-        self.react(cx);
     }
 
     /// Lets the other layers react to what the overlay reported, until nothing new is reported.
@@ -110,6 +135,9 @@ impl Node {
                 let ended: Vec<Ended> = match raised {
                     Raised::Event(event) => {
                         let ended = self.courier.on_event(&event, &mut self.overlay, cx);
+                        if let Some(store) = &mut self.store {
+                            store.on_event(&event, &self.overlay, cx);
+                        }
                         cx.out.push(Output::Event(event));
                         ended
                     }
@@ -135,12 +163,36 @@ impl Node {
             _ => {}
         }
         match command {
-            Command::Create => self.overlay.create(request, cx),
+            Command::Create => {
+                self.overlay.create(request, cx);
+                if let Some(store) = &mut self.store {
+                    store.found_cluster(&self.overlay, cx);
+                }
+            }
             Command::Join { seeds } => self.overlay.join(request, seeds, false, cx),
             Command::Rejoin { seeds } => self.overlay.join(request, seeds, true, cx),
             Command::Meet { peers } => self.overlay.meet(request, peers, cx),
-            Command::Leave => self.overlay.leave(request, cx),
-            Command::Store { .. } => cx.out.push(Output::Reply { request, reply: Err(Failure::NoStore) }),
+            Command::Leave => {
+                let ready = Overlay::status(&self.overlay) == Status::Ready;
+                let wait = match &mut self.store {
+                    // What this node holds is handed over first.
+                    Some(store) if ready => !store.leave(request, &self.overlay, cx),
+                    _ => false,
+                };
+                if !wait {
+                    self.overlay.leave(request, cx);
+                }
+            }
+            Command::Store { ask, deadline } => match &mut self.store {
+                Some(store) => store.ask(request, ask, deadline, &self.overlay, cx),
+                None => cx.out.push(Output::Reply { request, reply: Err(Failure::NoStore) }),
+            },
+            Command::Pause => {
+                if let Some(store) = &mut self.store {
+                    store.pause(&self.overlay, cx);
+                }
+                cx.out.push(Output::Reply { request, reply: Ok(Reply::Paused) });
+            }
             Command::Lookup { key, trace, deadline } => {
                 let payload = if trace { Payload::Trace(Box::default()) } else { Payload::Lookup };
                 self.request(request, key, payload, deadline, cx);
@@ -205,6 +257,10 @@ impl Node {
                 None => cx.refuse(Refusal::Unsolicited),
             },
             Body::Receipt(receipt) => self.receipt(*receipt, cx),
+            Body::Store(packet) => match &mut self.store {
+                Some(store) => store.handle(from, *packet, &self.overlay, cx),
+                None => cx.refuse(Refusal::UnknownKind),
+            },
             body => self.overlay.handle(from, body, cx),
         }
     }
@@ -225,6 +281,11 @@ impl Node {
                 self.end_all(ended, cx);
             }
             Body::Ping(_) | Body::Pastry(Message::LeafProbe(_)) => self.overlay.on_probe_unsent(to.id, cx),
+            Body::Store(packet) => {
+                if let Some(store) = &mut self.store {
+                    store.unsent(to, *packet, &self.overlay, cx);
+                }
+            }
             // Everything else is repeated by its own timer.
             _ => {}
         }
@@ -246,7 +307,12 @@ impl Node {
             return cx.refuse(Refusal::Misrouted);
         }
         let Some(at) = self.requests.iter().position(|request| request.serial == serial) else {
-            return cx.refuse(Refusal::Unsolicited);
+            let root = matches!(outcome, Outcome::Found(_) | Outcome::Nearest(_)).then_some(by);
+            let stores = self.store.as_mut();
+            if !stores.is_some_and(|store| store.found(serial, root, hops, &self.overlay, cx)) {
+                cx.refuse(Refusal::Unsolicited);
+            }
+            return;
         };
         let request = self.requests.swap_remove(at).request;
         let reply = match outcome {
@@ -285,6 +351,9 @@ impl Node {
     /// The node is out of the ring: whatever its user waits for will not come.
     fn end_requests(&mut self, cx: &mut Ctx<'_>) {
         self.courier.clear();
+        if let Some(store) = &mut self.store {
+            store.end(cx);
+        }
         for open in core::mem::take(&mut self.requests) {
             cx.out.push(Output::Reply { request: open.request, reply: Err(Failure::Ended) });
         }
@@ -333,9 +402,21 @@ impl Node {
         &self.overlay
     }
 
-    /// Takes a snapshot of what services may know of the overlay.
-    pub fn routes(&self) -> Routes {
-        Routes::of(&self.overlay)
+    /// Returns what services may know of the overlay.
+    pub fn routes(&self) -> &dyn crate::overlay::Routes {
+        &self.overlay
+    }
+
+    /// Gives the node a store.
+    #[must_use]
+    pub fn with_store(mut self, store: Store) -> Node {
+        self.store = Some(Box::new(store));
+        self
+    }
+
+    /// Returns the store, if the node has one.
+    pub fn store(&self) -> Option<&Store> {
+        self.store.as_deref()
     }
 
     /// Returns the heap memory of the overlay by part, and of messages under way, in bytes.
@@ -352,5 +433,8 @@ impl Node {
         self.overlay.check_invariants();
         self.courier.check_invariants(config);
         assert!(self.requests.len() <= usize::from(config.requests));
+        if let Some(store) = &self.store {
+            store.check_invariants(config);
+        }
     }
 }

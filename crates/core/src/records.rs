@@ -103,7 +103,8 @@ impl Records for MemoryRecords {
         if from >= to {
             return;
         }
-        let range = self.spaces[space as usize].range::<[u8], _>((Bound::Included(from), Bound::Excluded(to)));
+        let range =
+            self.spaces[space as usize].range::<[u8], _>((Bound::Included(from), Bound::Excluded(to)));
         for (key, value) in range {
             if !each(key, value) {
                 return;

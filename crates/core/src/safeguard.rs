@@ -50,5 +50,21 @@ kinds! {
         GrantBeforeReady = "grant-before-ready",
         /// A node that lost a whole side of its leaf set looks for the nearest node there.
         SeekSide = "seek-side",
+        /// Store: a member that has promised a successor of its epoch serves nothing under it.
+        Freeze = "freeze",
+        /// Store: a member serves only once it has the state its epoch began with.
+        CatchUp = "catch-up",
+        /// Store: a new epoch begins with one state, which a quorum of the old one had.
+        Settle = "settle",
+        /// Store: nothing is acknowledged before it is durable.
+        SyncFirst = "sync-first",
+        /// Store: nothing lower than what was promised is taken.
+        Promises = "promises",
+        /// Store: a read returns what a quorum has, or makes it so first.
+        ReadRepair = "read-repair",
+        /// Store: a node that lost its disk is not the member it was.
+        Born = "born",
+        /// Store: a conditional write starts over when the epoch changes under it.
+        StartOver = "start-over",
     }
 }

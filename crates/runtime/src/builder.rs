@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 
 use crate::app::App;
+use crate::engine::{Free, MIN_FREE, StoreKind, free_space};
 use crate::handle::Handle;
 use crate::identity::credentials::Credentials;
 use crate::launch::launch;
@@ -76,6 +77,9 @@ pub struct Builder {
     pub(crate) region: Option<String>,
     pub(crate) region_factor: u32,
     pub(crate) data: Option<PathBuf>,
+    pub(crate) store: Option<StoreKind>,
+    pub(crate) min_free: u64,
+    pub(crate) free_space: Free,
     pub(crate) secret: Option<String>,
     pub(crate) token: Option<String>,
     pub(crate) key: Option<[u8; 32]>,
@@ -98,6 +102,9 @@ impl Builder {
             region: None,
             region_factor: 5,
             data: None,
+            store: None,
+            min_free: MIN_FREE,
+            free_space,
             secret: None,
             token: None,
             key: None,
@@ -135,9 +142,29 @@ impl Builder {
         self
     }
 
-    /// Keeps identity, incarnation and known peers in this directory. Without one the node forgets when it ends.
+    /// Keeps identity, incarnation, known peers and stored values in this directory. Without one the node forgets when it ends.
     pub fn data(mut self, directory: impl Into<PathBuf>) -> Builder {
         self.data = Some(directory.into());
+        self
+    }
+
+    /// Says where the node stores its share of the values. Without it: on the disk if there is a data directory,
+    /// otherwise in memory.
+    pub fn store(mut self, kind: StoreKind) -> Builder {
+        self.store = Some(kind);
+        self
+    }
+
+    /// Takes no more values while the disk has less than this free, in bytes. A little more must be free before it
+    /// takes some again.
+    pub fn min_free(mut self, bytes: u64) -> Builder {
+        self.min_free = bytes;
+        self
+    }
+
+    /// Asks this function how much is free, instead of the file system.
+    pub fn free_space(mut self, free: Free) -> Builder {
+        self.free_space = free;
         self
     }
 

@@ -182,7 +182,7 @@ impl View<'_> {
     /// Answers a message of [`PURPOSE`]. An answer that would be too large is left out.
     pub(crate) fn answer(&self, question: &[u8]) -> Option<Vec<u8>> {
         let leaves =
-            || self.node.routes().neighbours.iter().map(|leaf| leaf.id.to_string()).collect::<Vec<_>>();
+            || self.node.routes().neighbours().iter().map(|leaf| leaf.id.to_string()).collect::<Vec<_>>();
         let bytes = match question {
             SUMMARY => write(&self.summary()),
             TABLES => write(&self.tables()),

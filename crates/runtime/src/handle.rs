@@ -88,14 +88,25 @@ pub(crate) struct Shared {
 
 /// What a handle asks of the node's thread.
 pub(crate) enum Call {
-    Command { command: Command, reply: oneshot::Sender<Result<Reply, Failure>> },
-    Join { seeds: Vec<Seed>, reply: oneshot::Sender<Result<Reply, Failure>> },
+    Command {
+        command: Command,
+        reply: oneshot::Sender<Result<Reply, Failure>>,
+    },
+    Join {
+        seeds: Vec<Seed>,
+        reply: oneshot::Sender<Result<Reply, Failure>>,
+    },
     Look(Box<dyn FnOnce(&View<'_>) + Send>),
     Client(Option<String>),
     Token(Chore),
-    Leave { reply: oneshot::Sender<Result<Reply, Failure>> },
+    Leave {
+        reply: oneshot::Sender<Result<Reply, Failure>>,
+    },
     Stop,
     Kill,
+    /// Does something to the driver itself.
+    #[cfg(test)]
+    Enter(Box<dyn FnOnce(&mut crate::driver::Driver) + Send>),
 }
 
 /// What can be done with join tokens.
@@ -266,7 +277,7 @@ impl Handle {
 
     /// Returns the nodes beside this one, in ring order.
     pub async fn neighbours(&self) -> Result<Vec<NodeId>, RequestError> {
-        self.look(|view| view.node.routes().neighbours.iter().map(|contact| contact.id).collect()).await
+        self.look(|view| view.node.routes().neighbours().iter().map(|contact| contact.id).collect()).await
     }
 
     /// Asks another node about itself.

@@ -4,10 +4,11 @@ use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
-use kringle_core::config::{ClusterId, Metric};
-
+use kringle_core::config::{ClusterId, Config, Metric};
 use kringle_core::dice::SeededDice;
 use kringle_core::node::Node;
+use kringle_core::records::Records;
+use kringle_core::store::Store;
 use kringle_core::wire::ADDRESSES_MAX;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{broadcast, mpsc, watch};
@@ -19,6 +20,7 @@ use crate::builder::{Builder, StartError};
 use crate::clock::{Clock, unix_ms};
 use crate::describe::About;
 use crate::driver::{Me, Network, Parts, Shell};
+use crate::engine::{Engine, KEY_MAX, Opened, Owner, Room, StoreKind};
 use crate::handle::{CALLS_MAX, EVENTS_MAX, Ending, Handle, Info, Shared};
 use crate::home::{Home, HomeError, Membership};
 use crate::identity::Identity;
@@ -52,12 +54,13 @@ pub(crate) async fn launch(
         (None, None) => Identity::generate()?,
     };
     let standing = standing(&builder, home.as_ref(), &identity)?;
-    let mut settings = builder.settings;
+    let mut settings = builder.settings.clone();
     settings.cluster = standing.cluster_id;
     if builder.region.is_some() {
         settings.metric = Metric::Application;
     }
     let config = settings.check()?;
+    let (engine, opened, room) = open_store(&builder, home.as_ref(), &identity, &config)?;
 
     let mut listeners = Vec::new();
     let mut doorway: Option<Doorway> = None;
@@ -124,6 +127,7 @@ pub(crate) async fn launch(
     } else {
         node.in_its_first_life()
     };
+    let node = give_store(node, opened.born, &engine, &config);
     let shell = Shell::new(Parts {
         node,
         config,
@@ -143,6 +147,9 @@ pub(crate) async fn launch(
             credentials: builder.credentials,
             region_factor: builder.region_factor,
         },
+        engine,
+        room,
+        suspect: opened.suspect,
         seeds: builder.seeds,
         apps: builder.apps,
         about,
@@ -165,6 +172,59 @@ pub(crate) async fn launch(
         shell.run(called).await
     };
     Ok((handle, running))
+}
+
+/// Gives a node what it stores. `born` names the filling of the store: whatever others know of an earlier one is void.
+///
+/// The one place where nodes get their store, after a start and after a rebirth. A node that is to store nothing has
+/// none.
+pub(crate) fn give_store(node: Node, born: u32, records: &dyn Records, config: &Config) -> Node {
+    if born == 0 {
+        return node;
+    }
+    let store = Store::open(node.me().id, born, records, config);
+    node.with_store(store)
+}
+
+/// Opens what the node will store in.
+fn open_store(
+    builder: &Builder,
+    home: Option<&Home>,
+    identity: &Identity,
+    config: &Config,
+) -> Result<(Engine, Opened, Option<Room>), StartError> {
+    let kind = builder.store.unwrap_or(if home.is_some() { StoreKind::Disk } else { StoreKind::Memory });
+    if let Some(home) = home.filter(|home| kind != StoreKind::Disk && Engine::is_in(home)) {
+        // Coming back to it later would bring back the dead.
+        return Err(StartError::Input {
+            what: format!("{} holds a store, which would fall behind", home.dir().display()),
+            remedy: "Store on the disk, or use another data directory.".into(),
+        });
+    }
+    match (kind, home) {
+        (StoreKind::None, _) => Ok((Engine::none(), Opened { fresh: true, suspect: false, born: 0 }, None)),
+        (StoreKind::Memory, _) => {
+            let (engine, opened) = Engine::memory()?;
+            Ok((engine, opened, None))
+        }
+        (StoreKind::Disk, None) => Err(StartError::Input {
+            what: "a store on the disk needs a data directory".into(),
+            remedy: "Name one with --data DIR, or store in memory.".into(),
+        }),
+        (StoreKind::Disk, Some(home)) => {
+            // The core puts up to 36 bytes around a key.
+            if config.key_max as usize + 36 > KEY_MAX {
+                return Err(StartError::Input {
+                    what: format!("keys of {} bytes can not be stored on the disk", config.key_max),
+                    remedy: format!("Set key-max to {} or less.", KEY_MAX - 36),
+                });
+            }
+            let owner = Owner { node: identity.id(), cluster: config.cluster };
+            let (engine, opened) = Engine::disk(home, owner).map_err(home_error)?;
+            let room = Room::new(home.dir(), builder.min_free, builder.free_space);
+            Ok((engine, opened, Some(room)))
+        }
+    }
 }
 
 fn check(builder: &Builder) -> Result<(), StartError> {

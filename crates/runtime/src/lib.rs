@@ -10,6 +10,7 @@ pub mod builder;
 pub mod clock;
 pub mod describe;
 mod driver;
+pub mod engine;
 pub mod error;
 pub mod handle;
 pub mod home;
@@ -23,6 +24,7 @@ pub mod transport;
 
 pub use app::{App, AppError, Message};
 pub use builder::{Builder, StartError};
+pub use engine::StoreKind;
 pub use error::RequestError;
 pub use handle::{Ending, Events, Handle};
 pub use seeds::Seed;

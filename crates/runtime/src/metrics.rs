@@ -13,6 +13,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use crate::describe::View;
+use crate::engine::{Figures, Room};
 
 /// What a node counts.
 pub(crate) struct Metrics {
@@ -32,6 +33,7 @@ pub(crate) struct Metrics {
     pub(crate) idle_closed: Counter,
     pub(crate) dropped: Counter,
     pub(crate) app_unknown: Counter,
+    pub(crate) store_suspect: Counter,
     gauges: Gauges,
 }
 
@@ -44,6 +46,13 @@ struct Gauges {
     connections: Gauge,
     book: Gauge,
     uptime: Gauge,
+    store_pending: Gauge,
+    store_commits: Gauge,
+    store_writes: Gauge,
+    store_micros: Gauge,
+    store_slowest: Gauge,
+    store_free: Gauge,
+    store_room: Gauge,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -84,7 +93,10 @@ impl Metrics {
         let dropped =
             counter("messages_dropped", "Messages not sent because the queue to their peer was full");
         let app_unknown = counter("app_unknown", "Messages for an application that is not registered here");
+        let store_suspect =
+            counter("store_suspect", "Times the store had lost something and was replaced by an empty one");
         let gauges = Gauges::default();
+        gauges.store_room.set(1);
         let mut gauge = |name: &str, help: &str, gauge: &Gauge| registry.register(name, help, gauge.clone());
         gauge("ready", "Whether the node is part of a ring", &gauges.ready);
         gauge("leaves", "Members of the leaf set", &gauges.leaves);
@@ -93,6 +105,13 @@ impl Metrics {
         gauge("connections", "Open connections to peers", &gauges.connections);
         gauge("address_book", "Nodes in the address book", &gauges.book);
         gauge("uptime_seconds", "Since the node was started", &gauges.uptime);
+        gauge("store_pending", "Writes asked for that are not durable yet", &gauges.store_pending);
+        gauge("store_commits", "Commits to the disk since the start", &gauges.store_commits);
+        gauge("store_writes", "Entries in them", &gauges.store_writes);
+        gauge("store_commit_microseconds", "Time all commits took", &gauges.store_micros);
+        gauge("store_commit_slowest_microseconds", "Time the slowest commit took", &gauges.store_slowest);
+        gauge("store_free_bytes", "Free space of the disk the store is on", &gauges.store_free);
+        gauge("store_room", "Whether the disk has room for more", &gauges.store_room);
         Metrics {
             registry,
             sent,
@@ -109,6 +128,7 @@ impl Metrics {
             idle_closed,
             dropped,
             app_unknown,
+            store_suspect,
             gauges,
         }
     }
@@ -130,6 +150,20 @@ impl Metrics {
 
     pub(crate) fn refused(&self, refusal: Refusal) {
         self.refused[refusal as usize].inc();
+    }
+
+    /// Shows how the store is doing.
+    pub(crate) fn store(&self, figures: &Figures, room: Option<&Room>) {
+        let set = |gauge: &Gauge, value: u64| gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+        set(&self.gauges.store_pending, figures.pending);
+        set(&self.gauges.store_commits, figures.commits);
+        set(&self.gauges.store_writes, figures.writes);
+        set(&self.gauges.store_micros, figures.micros);
+        set(&self.gauges.store_slowest, figures.slowest);
+        if let Some(room) = room {
+            set(&self.gauges.store_free, room.free().unwrap_or(0));
+            set(&self.gauges.store_room, u64::from(room.enough()));
+        }
     }
 
     pub(crate) fn text(&self, view: &View<'_>) -> String {

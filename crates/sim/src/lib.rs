@@ -8,6 +8,7 @@
 pub mod chaos;
 pub mod churn;
 pub mod conformance;
+pub mod history;
 pub mod invariants;
 pub mod lab;
 pub mod model;

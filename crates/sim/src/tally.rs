@@ -57,9 +57,10 @@ impl Tally {
         pairs.chain(self.refusals.iter_mut().zip(&other.refusals)).for_each(|(sum, more)| *sum += more);
     }
 
-    /// Returns the names of messages and notes that never occurred, apart from those that can not.
+    /// Returns the names of messages and notes of overlays that never occurred, apart from those that can not.
     pub fn missing(&self, impossible: &[&str]) -> Vec<&'static str> {
-        let messages = BodyKind::ALL.iter().filter(|kind| self.messages(**kind) == 0).map(|kind| kind.name());
+        let messages = BodyKind::ALL.iter().filter(|kind| !kind.is_of_store() && self.messages(**kind) == 0);
+        let messages = messages.map(|kind| kind.name());
         let notes = NoteKind::ALL.iter().filter(|kind| self.notes(**kind) == 0).map(|kind| kind.name());
         messages.chain(notes).filter(|name| !impossible.contains(name)).collect()
     }

@@ -1,6 +1,7 @@
 //! The world: nodes, a clock, an event queue. `step` is the whole simulator.
 
 mod clocks;
+mod disk;
 mod growth;
 mod held;
 mod stops;
@@ -18,11 +19,13 @@ use kringle_core::id::{Id, Key, NodeId};
 use kringle_core::message::{App, Body, Payload, Routed};
 use kringle_core::node::Node;
 use kringle_core::overlay::Status;
-use kringle_core::records::NoRecords;
+use kringle_core::records::{NoRecords, Records};
 use kringle_core::time::Time;
 use kringle_core::wire;
 
 use self::clocks::Clock;
+use self::disk::{Disk, Stores};
+pub use self::disk::{DiskOptions, Snapshot, StoreMaker};
 use self::held::{Held, SlotDice};
 pub use self::held::{HeldMessage, StillDice};
 use crate::network::{Network, Topology};
@@ -41,6 +44,8 @@ pub struct World {
     pub check: bool,
     config: Config,
     make: Maker,
+    /// How nodes get a store, and what their disks are like, if they have any.
+    stores: Option<Box<Stores>>,
     seed: u64,
     now: Time,
     slots: Vec<Slot>,
@@ -83,6 +88,8 @@ struct Slot {
     paused: Option<Box<stops::Paused>>,
     /// The clock of this place, if it does not show the time of the world.
     clock: Option<Box<Clock>>,
+    /// What this place stores, in a world with stores.
+    disk: Option<Box<Disk>>,
     node: Option<Node>,
     contact: Contact,
     dice: SlotDice,
@@ -115,6 +122,11 @@ enum Alarm {
         node: u32,
         life: u32,
         timer: Timer,
+    },
+    /// A sync of a disk ends.
+    Synced {
+        node: u32,
+        life: u32,
     },
     /// Ends a run: the queue may only move forward, so it must not look beyond.
     Stop,
@@ -178,6 +190,7 @@ impl World {
             check: true,
             config,
             make,
+            stores: None,
             seed,
             now: Time::ZERO,
             slots: Vec::new(),
@@ -234,7 +247,7 @@ impl World {
     pub fn spawn(&mut self, id: Id) -> u32 {
         let index = self.slots.len() as u32;
         let contact = Contact::new(id, 1, Addr(index));
-        let node = Some((self.make)(id, 1, contact.addr, &self.config));
+        let (disk, node) = self.start(index, contact, None);
         let dice = match self.held {
             None => SlotDice::Seeded(SeededDice::derive(self.seed, index.into())),
             Some(_) => SlotDice::Still(StillDice::of(index, 1)),
@@ -244,7 +257,8 @@ impl World {
             life: 0,
             paused: None,
             clock: None,
-            node,
+            disk,
+            node: Some(node),
             contact,
             dice,
             timers: [NEVER; Timer::ALL.len()],
@@ -297,6 +311,9 @@ impl World {
         self.lives[node as usize] = slot.life;
         slot.timers = [NEVER; Timer::ALL.len()];
         slot.paused = None;
+        if let Some(disk) = &mut slot.disk {
+            disk.lose_power();
+        }
         self.connections.retain(|(a, b)| *a != node && *b != node);
         if let Some(held) = &mut self.held {
             held.forget(node);
@@ -308,11 +325,18 @@ impl World {
         self.crash(node);
         let slot = &mut self.slots[node as usize];
         slot.contact.incarnation += 1;
-        let Contact { id, incarnation, addr } = slot.contact;
+        let contact = slot.contact;
         if let SlotDice::Still(dice) = &mut slot.dice {
-            *dice = StillDice::of(node, incarnation);
+            *dice = StillDice::of(node, contact.incarnation);
         }
-        slot.node = Some((self.make)(id, incarnation, addr, &self.config));
+        let disk = slot.disk.take();
+        let (disk, running) = self.start(node, contact, disk);
+        let full = disk.as_ref().is_some_and(|disk| disk.is_full());
+        let slot = &mut self.slots[node as usize];
+        (slot.disk, slot.node) = (disk, Some(running));
+        if full {
+            self.input(node, Input::Room { enough: false });
+        }
     }
 
     /// Gives a command to a node, now. Returns the number its answer will carry.
@@ -357,12 +381,16 @@ impl World {
     fn hand(&mut self, node: u32, input: Input) {
         let slot = &mut self.slots[node as usize];
         let Some(running) = &mut slot.node else { return };
+        let records: &dyn Records = match &slot.disk {
+            None => &NoRecords,
+            Some(disk) => disk.records(),
+        };
         let mut cx = Ctx {
             now: slot.clock.as_ref().map_or(self.now, |clock| clock.at(self.now)),
             config: &self.config,
             dice: slot.dice.for_a_call(),
-            wall: 0,
-            records: &NoRecords,
+            wall: clocks::wall(self.now, slot.clock.as_deref()),
+            records,
             out: &mut self.out,
         };
         running.handle(input, &mut cx);
@@ -377,6 +405,7 @@ impl World {
             self.execute(node, output);
         }
         self.out = out;
+        self.start_sync(node);
     }
 
     fn execute(&mut self, node: u32, output: Output) {
@@ -410,7 +439,12 @@ impl World {
                 self.mix(&[3, u64::from(node), request.0, u64::from(reply.is_ok())]);
                 self.replies.push(Answered { at: self.now, node, request, reply });
             }
-            Output::Event(_) | Output::Persist { .. } => {}
+            Output::Persist { ticket, writes } => {
+                if let Some(disk) = &mut self.slots[node as usize].disk {
+                    disk.write(ticket, writes);
+                }
+            }
+            Output::Event(_) => {}
             Output::Note(note) => {
                 self.mix(&[4, u64::from(node), note.kind() as u64]);
                 self.tally.note(note);
@@ -536,33 +570,35 @@ impl World {
                     self.input(node, Input::Timer(timer));
                 }
             }
-            Either::Large(Arrival { to, life, meant, input }) => {
-                let slot = &mut self.slots[to as usize];
-                if meant.is_some_and(|(id, incarnation)| !slot.is_meant(id, incarnation)) {
-                    return true;
-                }
-                if let Some(paused) = slot.paused.as_mut().filter(|_| slot.life == life) {
-                    paused.arrived.push(input);
-                    return true;
-                }
-                // The contract of the edge: due timers before any other input.
-                while let Some(timer) = self.due_timer(to, life) {
-                    self.slots[to as usize].timers[timer as usize] = NEVER;
-                    self.mix(&[2, u64::from(to), timer as u64]);
-                    self.input(to, Input::Timer(timer));
-                }
-                if self.slots[to as usize].life == life {
-                    if let Some(recording) = &mut self.recording
-                        && matches!(input, Input::Message { .. })
-                    {
-                        recording.push((to, input.clone()));
-                    }
-                    self.mix(&[5, u64::from(to)]);
-                    self.input(to, input);
-                }
-            }
+            Either::Small(Alarm::Synced { node, life }) => self.synced(node, life),
+            Either::Large(arrival) => self.arrived(arrival),
         }
         true
+    }
+
+    fn arrived(&mut self, Arrival { to, life, meant, input }: Arrival) {
+        let slot = &mut self.slots[to as usize];
+        if meant.is_some_and(|(id, incarnation)| !slot.is_meant(id, incarnation)) {
+            return;
+        }
+        if let Some(paused) = slot.paused.as_mut().filter(|_| slot.life == life) {
+            return paused.arrived.push(input);
+        }
+        // The contract of the edge: due timers before any other input.
+        while let Some(timer) = self.due_timer(to, life) {
+            self.slots[to as usize].timers[timer as usize] = NEVER;
+            self.mix(&[2, u64::from(to), timer as u64]);
+            self.input(to, Input::Timer(timer));
+        }
+        if self.slots[to as usize].life == life {
+            if let Some(recording) = &mut self.recording
+                && matches!(input, Input::Message { .. })
+            {
+                recording.push((to, input.clone()));
+            }
+            self.mix(&[5, u64::from(to)]);
+            self.input(to, input);
+        }
     }
 
     fn due_timer(&mut self, node: u32, life: u32) -> Option<Timer> {

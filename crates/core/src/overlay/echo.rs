@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::contact::{Contact, Proximity};
 use crate::edge::{Ctx, Event, Output, Refusal, Reply, RequestId, Timer};
 use crate::id::{Key, NodeId};
-use crate::message::{Body, HopAck, Nonce, Routed, Stage};
+use crate::message::{Body, HopAck, Nonce, Routed, Rule, Stage};
 use crate::range::IdRange;
 use crate::time::Time;
 
@@ -18,12 +18,24 @@ pub struct Echo {
     me: Contact,
     status: Status,
     heard: u32,
+    /// Everybody else, who of them is away, and whether they are told apart at all.
+    others: Vec<Contact>,
+    away: Vec<NodeId>,
 }
 
 impl Echo {
     /// Makes a node that echoes.
     pub fn new(me: Contact) -> Echo {
-        Echo { me, status: Status::Out, heard: 0 }
+        Echo { me, status: Status::Out, heard: 0, others: Vec::new(), away: Vec::new() }
+    }
+
+    /// Makes a node that knows everybody, and believes what it is told about who is away. For tests of services.
+    pub fn among(me: Contact, others: Vec<Contact>) -> Echo {
+        Echo { me, status: Status::Out, heard: 0, others, away: Vec::new() }
+    }
+
+    fn present(&self) -> impl Iterator<Item = Contact> + '_ {
+        self.others.iter().copied().filter(|other| !self.away.contains(&other.id))
     }
 
     /// Returns how many echoes have come in.
@@ -47,8 +59,15 @@ impl Overlay for Echo {
         self.status
     }
 
-    fn next_hop(&self, _: Key, _: Stage, _: &[NodeId], _: Option<NodeId>) -> NextHop {
-        if self.status == Status::Ready { NextHop::Here } else { NextHop::NotReady }
+    fn next_hop(&self, key: Key, _: Stage, _: &[NodeId], _: Option<NodeId>) -> NextHop {
+        if self.status != Status::Ready {
+            return NextHop::NotReady;
+        }
+        let nearest = self.present().chain([self.me]).min_by_key(|node| key.closeness(node.id));
+        match nearest {
+            Some(node) if node.id != self.me.id => NextHop::Peer(node, Rule::LeafSet),
+            _ => NextHop::Here,
+        }
     }
 
     fn entitled(&self, _: Time, _: &Config) -> Option<Time> {
@@ -63,8 +82,11 @@ impl Overlay for Echo {
         false
     }
 
-    fn replicas(&self, _: Key, n: usize) -> Vec<Contact> {
-        core::iter::once(self.me).take(n).collect()
+    fn replicas(&self, key: Key, n: usize) -> Vec<Contact> {
+        let mut nodes: Vec<Contact> = self.present().chain([self.me]).collect();
+        nodes.sort_by_key(|node| key.closeness(node.id));
+        nodes.truncate(n);
+        nodes
     }
 
     fn range(&self) -> IdRange {
@@ -72,7 +94,11 @@ impl Overlay for Echo {
     }
 
     fn neighbours(&self) -> Vec<Contact> {
-        Vec::new()
+        self.present().collect()
+    }
+
+    fn contact(&self, id: NodeId) -> Option<Contact> {
+        self.others.iter().copied().chain([self.me]).find(|node| node.id == id)
     }
 
     fn proximity(&self, _: NodeId, _: &Ctx<'_>) -> Option<Proximity> {
@@ -124,9 +150,23 @@ impl Overlay for Echo {
 
     fn on_join_unsent(&mut self, _: Contact, _: Nonce, _: &mut Ctx<'_>) {}
 
-    fn on_opened(&mut self, _: NodeId, _: &mut Ctx<'_>) {}
+    fn on_opened(&mut self, peer: NodeId, cx: &mut Ctx<'_>) {
+        self.away.retain(|away| *away != peer);
+        if let Some(contact) = self.contact(peer) {
+            cx.out.raise(Event::PeerUp(contact));
+            cx.out.raise(Event::NeighboursChanged);
+        }
+    }
 
-    fn on_lost(&mut self, _: NodeId, _: &mut Ctx<'_>) {}
+    fn on_lost(&mut self, peer: NodeId, cx: &mut Ctx<'_>) {
+        if let Some(contact) = self.contact(peer)
+            && !self.away.contains(&peer)
+        {
+            self.away.push(peer);
+            cx.out.raise(Event::PeerDown(contact));
+            cx.out.raise(Event::NeighboursChanged);
+        }
+    }
 
     fn on_answered(&mut self, _: Contact, _: Option<Duration>, _: &mut Ctx<'_>) {}
 

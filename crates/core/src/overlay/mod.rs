@@ -84,6 +84,9 @@ pub trait Overlay {
     /// Returns the peers beside this node.
     fn neighbours(&self) -> Vec<Contact>;
 
+    /// Returns how a node is reached, if it is in the tables.
+    fn contact(&self, id: NodeId) -> Option<Contact>;
+
     /// Returns how near a peer is, if that was measured.
     fn proximity(&self, peer: NodeId, cx: &Ctx<'_>) -> Option<Proximity>;
 
@@ -172,27 +175,78 @@ pub struct Memory {
     pub open: usize,
 }
 
-/// What services know of the overlay: a snapshot that does not change under them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Routes {
-    /// This node.
-    pub me: Contact,
-    /// How far it has come.
-    pub status: Status,
-    /// What it answers for.
-    pub range: IdRange,
-    /// The peers beside it.
-    pub neighbours: Vec<Contact>,
+/// Calls the same method of whichever overlay it is.
+macro_rules! each {
+    ($self:expr, $overlay:ident => $call:expr) => {
+        match $self {
+            AnyOverlay::Pastry($overlay) => $call,
+            #[cfg(any(test, feature = "fake"))]
+            AnyOverlay::Echo($overlay) => $call,
+        }
+    };
 }
 
-impl Routes {
-    /// Takes the snapshot.
-    pub fn of(overlay: &impl Overlay) -> Routes {
-        Routes {
-            me: overlay.me(),
-            status: overlay.status(),
-            range: overlay.range(),
-            neighbours: overlay.neighbours(),
+/// What services may know of the overlay, whichever it is.
+pub trait Routes {
+    /// Returns this node.
+    fn me(&self) -> Contact;
+
+    /// Returns how far it has come.
+    fn status(&self) -> Status;
+
+    /// Returns the peers beside it.
+    fn neighbours(&self) -> Vec<Contact>;
+
+    /// Returns the `n` nodes that should hold a key, nearest first, as far as this node can tell.
+    fn replicas(&self, key: Key, n: usize) -> Vec<Contact>;
+
+    /// Returns how a node is reached, if it is in the tables.
+    fn contact(&self, id: NodeId) -> Option<Contact>;
+
+    /// Says how far whoever answers for a key is.
+    fn toward(&self, key: Key) -> Toward;
+}
+
+/// How far whoever answers for a key is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Toward {
+    /// It is this node.
+    Here,
+    /// It is this one, which is beside this node.
+    Near(Contact),
+    /// It has to be looked up.
+    Far,
+    /// There is no way there right now.
+    Nowhere,
+}
+
+impl Routes for AnyOverlay {
+    fn me(&self) -> Contact {
+        Overlay::me(self)
+    }
+
+    fn status(&self) -> Status {
+        Overlay::status(self)
+    }
+
+    fn neighbours(&self) -> Vec<Contact> {
+        Overlay::neighbours(self)
+    }
+
+    fn replicas(&self, key: Key, n: usize) -> Vec<Contact> {
+        Overlay::replicas(self, key, n)
+    }
+
+    fn contact(&self, id: NodeId) -> Option<Contact> {
+        each!(self, o => o.contact(id))
+    }
+
+    fn toward(&self, key: Key) -> Toward {
+        match self.next_hop(key, Stage::Prefix, &[], None) {
+            NextHop::Here => Toward::Here,
+            NextHop::Peer(contact, Rule::LeafSet) => Toward::Near(contact),
+            NextHop::Peer(..) => Toward::Far,
+            NextHop::Wait | NextHop::NotReady => Toward::Nowhere,
         }
     }
 }
@@ -209,17 +263,6 @@ pub enum AnyOverlay {
     /// A stand-in that echoes.
     #[cfg(any(test, feature = "fake"))]
     Echo(echo::Echo),
-}
-
-/// Calls the same method of whichever overlay it is.
-macro_rules! each {
-    ($self:expr, $overlay:ident => $call:expr) => {
-        match $self {
-            AnyOverlay::Pastry($overlay) => $call,
-            #[cfg(any(test, feature = "fake"))]
-            AnyOverlay::Echo($overlay) => $call,
-        }
-    };
 }
 
 impl AnyOverlay {
@@ -271,6 +314,10 @@ impl Overlay for AnyOverlay {
 
     fn neighbours(&self) -> Vec<Contact> {
         each!(self, o => o.neighbours())
+    }
+
+    fn contact(&self, id: NodeId) -> Option<Contact> {
+        each!(self, o => o.contact(id))
     }
 
     fn proximity(&self, peer: NodeId, cx: &Ctx<'_>) -> Option<Proximity> {

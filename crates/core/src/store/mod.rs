@@ -1,4 +1,699 @@
 //! The store: a replicated map of keys to values and sets, over any overlay.
+//!
+//! The ring is cut into slots; each slot has a view, the nodes that hold it. A node whose user asks for something
+//! (`asking`) sends it to a member of the view, which coordinates it (`coordinating`): the members do their steps
+//! (`replica`) under one epoch of the view, and half of them plus one decide. Versions order everything that is ever
+//! written to a cell, whether with a condition or without. Views change one member at a time (`changing`): the
+//! old view is frozen, its state settled, and the new one begins with exactly that state, which its members get from each
+//! other (`pulling`). `tending` sees to it that views follow the ring and that copies stay equal.
+//!
+//! Everything is written down before it is answered: answers wait in `after` for the ticket of their write.
 
+mod asking;
+mod changing;
+pub mod coding;
+mod conditional;
+mod coordinating;
+pub mod message;
 pub mod op;
+mod pulling;
+mod reading;
+pub mod record;
+mod replica;
+mod tending;
 pub mod version;
+pub mod view;
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use self::asking::Asking;
+use self::coding::{Shared, Sum};
+use self::coordinating::Operation;
+use self::message::{Item, Message, Packet, Verdict, Word};
+use self::pulling::Pulling;
+use self::record::{Cell, Record};
+use self::version::Version;
+use self::view::{Cut, Kept, Member, Slot, Standing, View};
+use crate::config::Config;
+use crate::contact::Contact;
+use crate::edge::{Ctx, Event, Refusal, RequestId, Timer};
+use crate::id::{Key, NodeId};
+use crate::message::Body;
+use crate::overlay::{Routes, Status};
+use crate::records::{Records, Space, Write};
+use crate::time::Time;
+
+/// How far ahead of the wall clock the durable bound of versions is set.
+const BOUND_AHEAD: u64 = 2000;
+/// When less than this is left of it, it is set anew.
+const BOUND_LEFT: u64 = 1000;
+/// Slots one frame tells about.
+const ITEMS_MAX: usize = 1000;
+/// Nodes whose contact is remembered.
+const PEERS_MAX: usize = 4096;
+/// How often an idle store looks after its slots.
+const IDLE: Duration = Duration::from_secs(2);
+/// How often one whose views have to change does.
+const UNSETTLED: Duration = Duration::from_millis(200);
+/// How often a busy one does.
+const BUSY: Duration = Duration::from_millis(25);
+
+const CLOCK_KEY: &[u8] = b"clock";
+
+/// The store of one node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Store {
+    me: Member,
+    clock: Clock,
+    slots: BTreeMap<u32, Slot>,
+    /// Requests of this node's user.
+    asks: BTreeMap<u32, Asking>,
+    /// Operations this node coordinates, by number.
+    ops: BTreeMap<u32, Operation>,
+    /// Conditional operations on one cell follow one another.
+    lines: BTreeMap<Cell, VecDeque<u32>>,
+    /// Who holds slots this node does not hold, as far as it was told.
+    cache: BTreeMap<u32, Vec<Contact>>,
+    peers: BTreeMap<NodeId, Peer>,
+    pulls: BTreeMap<u32, Pulling>,
+    /// Slots whose view is about to change.
+    changing: BTreeSet<u32>,
+    /// Slots this node is to become a member of, and who said so.
+    learners: BTreeMap<u32, NodeId>,
+    /// Slots whose view may have to change.
+    unsettled: BTreeSet<u32>,
+    /// Slots that wait for their turn to be pulled.
+    to_pull: BTreeSet<u32>,
+    /// How many values known sets have, and how many bytes.
+    sizes: BTreeMap<Cell, SetSize>,
+    next: u32,
+    /// The ticket of the last write, and of the last that is durable.
+    ticket: u64,
+    durable: u64,
+    /// What waits for a ticket.
+    after: VecDeque<(u64, After)>,
+    /// The tickets of cells that are not durable yet.
+    unsynced: BTreeMap<Cell, u64>,
+    /// Collected during a call: what to write, and what to tell whom about slots.
+    writes: Vec<Write>,
+    outgoing: BTreeMap<NodeId, Vec<Item>>,
+    room: bool,
+    leaving: Option<(RequestId, Time)>,
+    armed: Option<Time>,
+    /// When copies are compared next, and when views are looked at next.
+    sweep: Time,
+    tend: Time,
+    /// Whether something about views is to be looked at soon.
+    restless: bool,
+    /// Slots whose view can be looked at right away.
+    eager: BTreeSet<u32>,
+    /// Slots whose view or standing changed in this call.
+    moved: BTreeSet<u32>,
+}
+
+/// What is known about another node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Peer {
+    contact: Contact,
+    /// Found dead, since then.
+    down: Option<Time>,
+    /// Owes an answer for long.
+    silent: bool,
+    /// Wants out.
+    leaving: bool,
+    /// Said it would be back until then.
+    pausing: Option<Time>,
+    /// Its disk.
+    born: Option<u32>,
+    /// How far its wall clock is ahead of ours, in milliseconds.
+    offset: Option<i64>,
+}
+
+/// How large a set is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct SetSize {
+    set: u64,
+    values: u32,
+    bytes: u64,
+}
+
+/// What is done once a write is durable.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum After {
+    /// Tell the coordinator.
+    Tell(Contact, Box<Message>),
+    /// Tell a member about a slot.
+    Word(NodeId, Box<Item>),
+    /// This node coordinates itself.
+    Take(u32, Box<Verdict>),
+    /// This node tries to change a view itself.
+    Own(Box<Item>),
+    /// Versions up to this wall time may be used.
+    Bound(u64),
+}
+
+/// The clock versions are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Clock {
+    last: Version,
+    /// Wall times up to which versions may be made, durably; and what was asked for.
+    bound: u64,
+    asked: u64,
+}
+
+impl Store {
+    /// Makes the store of a node from what is on its disk. `born` is a number made when that disk was empty.
+    pub fn open(me: NodeId, born: u32, records: &dyn Records, config: &Config) -> Store {
+        let me = Member { id: me, born };
+        let bound = records.read(Space::Meta, CLOCK_KEY);
+        let bound = bound.and_then(|bytes| Some(u64::from_be_bytes(*bytes.first_chunk()?))).unwrap_or(0);
+        let mut store = Store {
+            me,
+            clock: Clock { last: Version::at(bound), bound, asked: bound },
+            slots: BTreeMap::new(),
+            asks: BTreeMap::new(),
+            ops: BTreeMap::new(),
+            lines: BTreeMap::new(),
+            cache: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            pulls: BTreeMap::new(),
+            changing: BTreeSet::new(),
+            learners: BTreeMap::new(),
+            unsettled: BTreeSet::new(),
+            to_pull: BTreeSet::new(),
+            sizes: BTreeMap::new(),
+            next: 0,
+            ticket: 0,
+            durable: 0,
+            after: VecDeque::new(),
+            unsynced: BTreeMap::new(),
+            writes: Vec::new(),
+            outgoing: BTreeMap::new(),
+            room: true,
+            leaving: None,
+            armed: None,
+            sweep: Time::ZERO,
+            tend: Time::ZERO,
+            restless: true,
+            eager: BTreeSet::new(),
+            moved: BTreeSet::new(),
+        };
+        let mut slots: Vec<(u32, Kept)> = Vec::new();
+        records.scan(Space::Views, &[], &[0xff; 8], &mut |key, value| {
+            let number = key.first_chunk().map(|bytes| u32::from_be_bytes(*bytes));
+            if let (Some(number), Ok(kept)) = (number, minicbor::decode::<Kept>(value)) {
+                slots.push((number, kept));
+            }
+            true
+        });
+        for (number, kept) in slots {
+            let mut slot = Slot::new(kept.view, kept.entered, kept.standing, Time::ZERO);
+            (slot.promised, slot.accepted) = (kept.promised, kept.accepted);
+            if !slot.view.has(me) {
+                slot.standing = Standing::Outside;
+            }
+            if slot.promised.is_some() {
+                store.changing.insert(number);
+            }
+            if matches!(slot.standing, Standing::Behind | Standing::Doubting(_)) {
+                store.to_pull.insert(number);
+            }
+            store.slots.insert(number, slot);
+            store.recount(number, records, config);
+        }
+        store
+    }
+
+    /// The first node of a cluster holds everything.
+    pub(crate) fn found_cluster(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        if !self.slots.is_empty() {
+            return;
+        }
+        let lineage = cx.dice.roll();
+        for number in 0..Cut::of(cx.config.slots).count() {
+            let view = View { epoch: 1, lineage, members: alloc::vec![self.me] };
+            self.slots.insert(number, Slot::new(view, Sum::default(), Standing::Ready, cx.now));
+            self.keep(number);
+        }
+        self.finish(ring, cx);
+    }
+
+    /// Counts the records of a slot anew. Damage makes the slot doubt itself.
+    fn recount(&mut self, number: u32, records: &dyn Records, config: &Config) {
+        let (from, to) = Cut::of(config.slots).range(number);
+        let (mut state, mut count, mut damaged, mut last) = (Sum::default(), 0, false, Version::ZERO);
+        let mut grave: Option<Version> = None;
+        for (space, member) in [(Space::Data, false), (Space::Members, true)] {
+            records.scan(space, &from, &to, &mut |key, value| {
+                let cell = Cell { member, key: Shared(key.into()) };
+                match Record::read(&cell, &value.into()) {
+                    Ok(record) => {
+                        state.mix(record.sum());
+                        count += 1;
+                        last = last.max(record.version());
+                        if !record.is_live(0) || record.ends().is_some() {
+                            grave = Some(grave.map_or(record.version(), |grave| grave.min(record.version())));
+                        }
+                    }
+                    Err(_) => damaged = true,
+                }
+                true
+            });
+        }
+        self.clock.last = self.clock.last.max(last);
+        let Some(slot) = self.slots.get_mut(&number) else { return };
+        (slot.state, slot.records, slot.grave) = (state, count, grave);
+        if damaged && slot.standing == Standing::Ready {
+            slot.standing = Standing::Doubting(0);
+        }
+    }
+
+    /// Writes down what must be known of a slot after a crash.
+    fn keep(&mut self, number: u32) {
+        let value = self.slots.get(&number).map(|slot| {
+            let bytes = minicbor::to_vec(slot.kept()).expect("writing to memory does not fail");
+            bytes.into()
+        });
+        let key = number.to_be_bytes();
+        self.writes.push(Write { space: Space::Views, key: key.as_slice().into(), value });
+    }
+
+    /// Returns the ticket of what is written in this call.
+    fn this_ticket(&self) -> u64 {
+        self.ticket + 1
+    }
+
+    fn nonce(&mut self) -> u32 {
+        self.next = self.next.wrapping_add(1) & 0x00ff_ffff;
+        self.next
+    }
+
+    /// Makes a version greater than all this node has seen. `None`: not before the bound has been moved.
+    fn make_version(&mut self, cx: &Ctx<'_>) -> Option<Version> {
+        let tag = (self.me.id.value() >> 120) as u8 ^ self.me.born as u8;
+        let version = self.clock.last.max(Version::at(cx.wall)).next(tag);
+        if version.wall() + BOUND_LEFT > self.clock.asked {
+            let bound = version.wall() + BOUND_AHEAD;
+            self.clock.asked = bound;
+            let (key, value) = (CLOCK_KEY.into(), Some(bound.to_be_bytes().as_slice().into()));
+            self.writes.push(Write { space: Space::Meta, key, value });
+            self.after.push_back((self.this_ticket(), After::Bound(bound)));
+        }
+        if version.wall() > self.clock.bound {
+            return None;
+        }
+        self.clock.last = version;
+        Some(version)
+    }
+
+    /// Takes note of a version, unless it is too far ahead of this node's clock.
+    fn see(&mut self, version: Version, cx: &Ctx<'_>) -> bool {
+        let ahead = u64::try_from(cx.config.clock_ahead.as_millis()).unwrap_or(u64::MAX);
+        if version.wall() > cx.wall.saturating_add(ahead) {
+            return false;
+        }
+        self.clock.last = self.clock.last.max(version);
+        true
+    }
+
+    /// Says whether this node's clock is too far from the others' to make versions: judged by three clocks or more.
+    fn is_clock_off(&self, cx: &Ctx<'_>) -> bool {
+        let mut offsets: Vec<i64> = self.peers.values().filter_map(|peer| peer.offset).collect();
+        if offsets.len() < 2 {
+            return false;
+        }
+        offsets.push(0);
+        offsets.sort_unstable();
+        let median = offsets[offsets.len() / 2];
+        u128::from(median.unsigned_abs()) > cx.config.clock_ahead.as_millis()
+    }
+
+    fn contact(&self, id: NodeId, ring: &dyn Routes) -> Option<Contact> {
+        ring.contact(id).or_else(|| self.peers.get(&id).map(|peer| peer.contact))
+    }
+
+    fn is_down(&self, id: NodeId) -> bool {
+        self.peers.get(&id).is_some_and(|peer| peer.down.is_some())
+    }
+
+    fn is_quiet(&self, id: NodeId) -> bool {
+        self.peers.get(&id).is_some_and(|peer| peer.down.is_some() || peer.silent)
+    }
+
+    fn peer(&mut self, contact: Contact) -> &mut Peer {
+        if self.peers.len() >= PEERS_MAX && !self.peers.contains_key(&contact.id) {
+            // Whoever it is will be heard of again.
+            self.peers.pop_first();
+        }
+        let fresh = Peer {
+            contact,
+            down: None,
+            silent: false,
+            leaving: false,
+            pausing: None,
+            born: None,
+            offset: None,
+        };
+        let peer = self.peers.entry(contact.id).or_insert(fresh);
+        if contact.incarnation >= peer.contact.incarnation {
+            peer.contact = contact;
+        }
+        peer
+    }
+
+    fn send(&mut self, to: NodeId, message: Message, ring: &dyn Routes, cx: &mut Ctx<'_>) -> bool {
+        let Some(contact) = self.contact(to, ring) else { return false };
+        cx.send(contact, Body::Store(Box::new(Packet { message, contacts: Vec::new() })));
+        true
+    }
+
+    /// Tells a node something about a slot; to itself it is said at once.
+    fn word(&mut self, to: NodeId, slot: u32, word: Word) {
+        self.outgoing.entry(to).or_default().push(Item { slot, word });
+    }
+
+    /// Handles a message from another node's store.
+    pub(crate) fn handle(&mut self, from: Contact, packet: Packet, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let peer = self.peer(from);
+        (peer.silent, peer.down) = (false, None);
+        let Packet { message, contacts } = packet;
+        match message {
+            Message::Ask { serial, ask, version, patience } => {
+                self.asked(from, serial, ask, version, patience, ring, cx);
+            }
+            Message::Answer { serial, response } => {
+                self.answered(from.id, serial, response, contacts, ring, cx);
+            }
+            Message::Do { nonce, slot, epoch, step } => self.on_do(from, nonce, slot, epoch, step, cx),
+            Message::Did { nonce, verdict } => self.take(nonce, from.id, verdict, ring, cx),
+            Message::Slots(items) => {
+                for item in items {
+                    self.on_word(from.id, item, ring, cx);
+                }
+            }
+            Message::Pull { nonce, slot, parts, after } => {
+                self.on_pull(from, nonce, slot, &parts, after, cx);
+            }
+            Message::Page { .. } => self.on_page(from.id, message, ring, cx),
+            Message::Compare { sum, wall, reply, born } => {
+                self.on_compare(from, sum, wall, reply, born, ring, cx);
+            }
+            Message::Leaving => {
+                self.peer(from).leaving = true;
+                self.restless = true;
+            }
+            Message::Pausing => {
+                let until = cx.now.after(cx.config.rejoin_grace);
+                self.peer(from).pausing = Some(until);
+            }
+        }
+        self.finish(ring, cx);
+    }
+
+    /// A message could not be handed to the network.
+    pub(crate) fn unsent(&mut self, to: Contact, packet: Packet, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        self.peer(to).silent = true;
+        if let Message::Ask { serial, .. } = packet.message {
+            self.ask_unsent(serial, to.id, ring, cx);
+        }
+        self.finish(ring, cx);
+    }
+
+    /// Everything up to this ticket is durable.
+    pub(crate) fn persisted(&mut self, ticket: u64, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        self.durable = self.durable.max(ticket);
+        self.unsynced.retain(|_, needs| *needs > ticket);
+        while let Some((needs, _)) = self.after.front()
+            && *needs <= ticket
+        {
+            let Some((_, after)) = self.after.pop_front() else { break };
+            match after {
+                After::Tell(to, message) => {
+                    let packet = Packet { message: *message, contacts: Vec::new() };
+                    cx.send(to, Body::Store(Box::new(packet)));
+                }
+                After::Word(to, item) => self.word(to, item.slot, item.word),
+                After::Take(nonce, verdict) => self.take(nonce, self.me.id, *verdict, ring, cx),
+                After::Own(item) => self.on_word(self.me.id, *item, ring, cx),
+                After::Bound(bound) => {
+                    self.clock.bound = self.clock.bound.max(bound);
+                    self.go_on(ring, cx);
+                }
+            }
+        }
+        self.finish(ring, cx);
+    }
+
+    /// The disk has room, or not.
+    pub(crate) fn set_room(&mut self, enough: bool) {
+        self.room = enough;
+    }
+
+    /// Something changed in the ring.
+    pub(crate) fn on_event(&mut self, event: &Event, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        match event {
+            Event::PeerDown(contact) => {
+                let now = cx.now;
+                let peer = self.peer(*contact);
+                peer.down.get_or_insert(now);
+                self.restless = true;
+                self.retry_reads(contact.id, ring, cx);
+            }
+            Event::PeerUp(contact) => {
+                let peer = self.peer(*contact);
+                (peer.down, peer.silent, peer.leaving, peer.pausing) = (None, false, false, None);
+                self.restless = true;
+                // Whoever was away may have missed something.
+                self.sweep = self.sweep.min(cx.now.after(Duration::from_millis(500)));
+            }
+            Event::NeighboursChanged => self.restless = true,
+            _ => return,
+        }
+        self.finish(ring, cx);
+    }
+
+    /// The timer is due.
+    pub(crate) fn on_timer(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        self.armed = None;
+        self.go_on(ring, cx);
+        self.repeat(ring, cx);
+        self.pull_on(ring, cx);
+        self.tend(ring, cx);
+        self.finish(ring, cx);
+    }
+
+    /// The end of every call: what was decided is written down and told, and the timer set.
+    fn finish(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        if self.restless && ring.status() == Status::Ready && cx.now >= self.tend {
+            self.tend(ring, cx);
+        }
+        self.flush(ring, cx);
+        let busy = !self.asks.is_empty()
+            || !self.ops.is_empty()
+            || !self.pulls.is_empty()
+            || !self.to_pull.is_empty()
+            || self.leaving.is_some()
+            || !self.changing.is_empty();
+        if !busy && self.slots.is_empty() && !self.restless {
+            return;
+        }
+        let wait = match (busy || self.restless, self.unsettled.is_empty()) {
+            (true, _) => BUSY,
+            (false, false) => UNSETTLED,
+            (false, true) => IDLE.min(self.sweep.since(cx.now)).max(BUSY),
+        };
+        let at = cx.now.after(wait);
+        if self.armed.is_none_or(|armed| armed > at || armed < cx.now) {
+            self.armed = Some(at);
+            cx.set_timer(Timer::Store, wait);
+        }
+    }
+
+    fn flush(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        // What a node tells itself may lead to more.
+        while let Some(items) = self.outgoing.remove(&self.me.id) {
+            for item in items {
+                self.on_word(self.me.id, item, ring, cx);
+            }
+        }
+        self.tend_eagerly(ring, cx);
+        self.start_over(ring, cx);
+        if !self.writes.is_empty() {
+            self.ticket += 1;
+            let writes = core::mem::take(&mut self.writes);
+            cx.out.push(crate::edge::Output::Persist { ticket: self.ticket, writes });
+        }
+        for (to, items) in core::mem::take(&mut self.outgoing) {
+            let Some(contact) = self.contact(to, ring) else { continue };
+            for chunk in items.chunks(ITEMS_MAX) {
+                let packet = Packet { message: Message::Slots(chunk.to_vec()), contacts: Vec::new() };
+                cx.send(contact, Body::Store(Box::new(packet)));
+            }
+        }
+    }
+
+    /// Reads a cell, what was written in this very call included.
+    fn held(&self, cell: &Cell, cx: &Ctx<'_>) -> Result<Option<Record>, record::Damaged> {
+        let space = cell.space();
+        let fresh = self.writes.iter().rev().find(|write| write.space == space && write.key == cell.key.0);
+        let bytes = match fresh {
+            Some(write) => write.value.clone(),
+            None => cx.records.read(space, &cell.key.0),
+        };
+        bytes.map(|bytes| Record::read(cell, &bytes)).transpose()
+    }
+
+    /// Stores a record, or forgets what is there.
+    fn put(&mut self, number: u32, cell: &Cell, old: Option<&Record>, new: Option<&Record>) {
+        let ticket = self.this_ticket();
+        if let Some(slot) = self.slots.get_mut(&number) {
+            for record in old.iter().chain(&new) {
+                slot.state.mix(record.sum());
+            }
+            slot.records = slot.records + u32::from(new.is_some()) - u32::from(old.is_some());
+            slot.agreed = 0;
+            if let Some(new) = new
+                && (!new.is_live(0) || new.ends().is_some())
+            {
+                slot.grave = Some(slot.grave.map_or(new.version(), |grave| grave.min(new.version())));
+            }
+        }
+        if cell.member
+            && let Some(name) = cell.name()
+            && let Some(size) = self.sizes.get_mut(&Cell::of(&name))
+        {
+            let weigh = |record: Option<&Record>| {
+                let record = record.filter(|r| r.kind() == record::Kind::Member && r.set() == size.set);
+                record.map_or((0, 0), |record| (1, record.member_value().len() as u64))
+            };
+            let (before, after) = (weigh(old), weigh(new));
+            size.values = (size.values + after.0).saturating_sub(before.0);
+            size.bytes = (size.bytes + after.1).saturating_sub(before.1);
+        }
+        let value = new.map(|record| record.bytes().clone());
+        self.writes.push(Write { space: cell.space(), key: cell.key.0.clone(), value });
+        self.unsynced.insert(cell.clone(), ticket);
+    }
+
+    /// Says goodbye: copies are made elsewhere first. `true`: there is nothing to wait for.
+    pub(crate) fn leave(&mut self, request: RequestId, ring: &dyn Routes, cx: &mut Ctx<'_>) -> bool {
+        if self.leaving.is_some() {
+            return false;
+        }
+        if !self.holds_anything() || ring.neighbours().is_empty() {
+            return true;
+        }
+        self.leaving = Some((request, cx.now.after(cx.config.drain)));
+        self.restless = true;
+        self.tell_leaving(ring, cx);
+        self.finish(ring, cx);
+        false
+    }
+
+    /// Returns the request to leave once nothing is held any more, or it takes too long.
+    pub(crate) fn may_leave(&mut self, now: Time) -> Option<RequestId> {
+        let (request, latest) = self.leaving?;
+        let done = !self.holds_anything() && self.asks.is_empty();
+        (done || now >= latest).then(|| {
+            self.leaving = None;
+            request
+        })
+    }
+
+    fn holds_anything(&self) -> bool {
+        self.slots.values().any(|slot| slot.view.has(self.me))
+    }
+
+    /// Ends everything: this node is out of the ring.
+    pub(crate) fn end(&mut self, cx: &mut Ctx<'_>) {
+        self.end_asks(cx);
+        self.ops.clear();
+        self.lines.clear();
+    }
+
+    /// Checks what must always hold.
+    ///
+    /// # Panics
+    /// If something does not hold: a mistake of ours.
+    pub fn check_invariants(&self, config: &Config) {
+        assert!(self.writes.is_empty() && self.outgoing.is_empty(), "everything decided was handed over");
+        assert!(self.ops.len() <= config.operations as usize);
+        for (number, slot) in &self.slots {
+            assert!(*number < config.slots);
+            assert_eq!(slot.view.has(self.me), slot.standing != Standing::Outside, "slot {number}");
+            assert!(slot.view.members.len() <= 16 && !slot.view.members.is_empty());
+        }
+        assert!(self.peers.len() <= PEERS_MAX);
+    }
+
+    /// Looks at the slots this node knows of.
+    pub fn survey(&self) -> Survey {
+        let mut survey = Survey::default();
+        for slot in self.slots.values().filter(|slot| slot.view.has(self.me)) {
+            survey.slots += 1;
+            survey.records += u64::from(slot.records);
+            if slot.view.members.first().is_some_and(|member| *member == self.me) {
+                survey.led += 1;
+                survey.led_records += u64::from(slot.records);
+            }
+            if !slot.serves() {
+                survey.waiting += 1;
+            }
+            let alive = slot.view.members.iter().filter(|member| !self.is_down(member.id)).count();
+            if alive < slot.view.quorum() {
+                survey.without_quorum += 1;
+            }
+            if slot.learner.is_some() {
+                survey.moving += 1;
+            }
+            if slot.view.members.len() == 2 {
+                survey.pairs += 1;
+            }
+            survey.copies_missing += (slot.view.members.len() - alive) as u64;
+        }
+        survey.pulls = self.pulls.len() + self.to_pull.len();
+        survey.has_room = self.room;
+        survey
+    }
+
+    /// Returns the view of a slot, if this node is a member of it, and whether it serves it.
+    pub fn view(&self, slot: u32) -> Option<(&View, bool)> {
+        let slot = self.slots.get(&slot)?;
+        slot.view.has(self.me).then(|| (&slot.view, slot.serves()))
+    }
+
+    /// Returns the slot of a key.
+    pub fn slot_of(key: Key, config: &Config) -> u32 {
+        Cut::of(config.slots).slot(key)
+    }
+}
+
+/// What a node holds, in numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Survey {
+    /// Slots it is a member of.
+    pub slots: u32,
+    /// Of these, those it looks after.
+    pub led: u32,
+    /// Records, those that stand for deleted ones included.
+    pub records: u64,
+    /// Records of the slots it looks after.
+    pub led_records: u64,
+    /// Slots it can not serve right now.
+    pub waiting: u32,
+    /// Slots of which more than half the members are down.
+    pub without_quorum: u32,
+    /// Slots that are about to get a new member.
+    pub moving: u32,
+    /// Slots with two members: less available than with one.
+    pub pairs: u32,
+    /// Copies on nodes that are down.
+    pub copies_missing: u64,
+    /// Slots being pulled, or waiting for it.
+    pub pulls: usize,
+    /// Whether the disk has room.
+    pub has_room: bool,
+}

@@ -3,16 +3,16 @@
 use core::fmt;
 use core::str::FromStr;
 
-/// The version of a record, and the ballot that decides it: milliseconds of wall time, 48 bits; then a counter, 12 bits,
-/// that carries into the milliseconds; then the place of the coordinator in its view, 4 bits, so that two coordinators
-/// of one view never make the same.
+/// The version of a record, and the ballot that decides it: milliseconds of wall time, 48 bits; then a counter, 8 bits,
+/// that carries into the milliseconds; then a tag of whoever made it, 8 bits, so that two nodes hardly ever make the
+/// same. If they do, the checksums of their records decide.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Version(pub u64);
 
 /// Bits below the milliseconds.
 const FINE: u32 = 16;
 /// Bits below the counter.
-const PLACE: u32 = 4;
+const TAG: u32 = 8;
 
 impl Version {
     /// Before every version.
@@ -28,10 +28,10 @@ impl Version {
         self.0 >> FINE
     }
 
-    /// Returns the first version after this one that a coordinator at `place` in its view can make.
+    /// Returns the first version after this one that a node with this tag can make.
     #[must_use]
-    pub const fn next(self, place: u8) -> Version {
-        Version((((self.0 >> PLACE) + 1) << PLACE) | (place & 15) as u64)
+    pub const fn next(self, tag: u8) -> Version {
+        Version((((self.0 >> TAG) + 1) << TAG) | tag as u64)
     }
 }
 
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn coordinators_of_one_view_never_make_the_same_version() {
+    fn nodes_with_different_tags_never_make_the_same_version() {
         let start = Version::at(1_700_000_000_000);
         let (a, b) = (start.next(0), start.next(1));
         assert!(start < a && a < b && b < a.next(0) && b.next(0) > b);
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn the_counter_carries() {
         let mut version = Version::at(5);
-        for _ in 0..4096 {
+        for _ in 0..256 {
             let next = version.next(3);
             assert!(next > version);
             version = next;

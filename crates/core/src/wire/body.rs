@@ -16,6 +16,7 @@ use crate::overlay::pastry::{
     Announce, Flank, Join, JoinRefusal, JoinReply, LeafProbe, LeafReply, LeaseRecall, LeaseReply,
     LeaseRequest, Message, Race, StateReply, StateRequest, Versions, What,
 };
+use crate::store::message::Packet;
 
 /// Fields a body may have, known and unknown.
 const FIELDS_MAX: u64 = 32;
@@ -148,6 +149,13 @@ impl Writer<'_> {
                 *nonce
             }
             Body::Pastry(message) => self.pastry(message),
+            Body::Store(packet) => {
+                if !packet.contacts.is_empty() {
+                    self.contacts(CONTACTS, &packet.contacts);
+                }
+                self.in_place(BYTES, |out, _| minicbor::encode(&packet.message, out).expect(IN_MEMORY));
+                packet.message.number()
+            }
             #[cfg(any(test, feature = "fake"))]
             Body::Echo(left) => *left,
         }
@@ -586,6 +594,27 @@ pub(super) fn decode(
             pastry(Message::LeaseReturn { nonce: request, nearer })
         }
         BodyKind::Obituary => pastry(Message::Obituary(first(fields.one(TARGET)?, book)?)),
+        BodyKind::StoreAsk
+        | BodyKind::StoreAnswer
+        | BodyKind::StoreDo
+        | BodyKind::StoreDid
+        | BodyKind::StoreSlots
+        | BodyKind::StorePull
+        | BodyKind::StorePage
+        | BodyKind::StoreCompare
+        | BodyKind::StoreLeaving
+        | BodyKind::StorePausing => {
+            let message = minicbor::decode(fields.bytes(BYTES)?).map_err(|_| DecodeError::Malformed)?;
+            let mut body = Body::Store(Box::new(Packet { message, contacts: Vec::new() }));
+            let list = fields.optional(CONTACTS).map(|_| fields.list(CONTACTS)).transpose()?;
+            if body.kind() != kind {
+                return Err(DecodeError::Malformed);
+            }
+            if let (Body::Store(packet), Some(list)) = (&mut body, list) {
+                packet.contacts = list.contacts(book);
+            }
+            Ok(body)
+        }
         #[cfg(any(test, feature = "fake"))]
         BodyKind::Echo => Ok(Body::Echo(request)),
         #[cfg(not(any(test, feature = "fake")))]

@@ -32,8 +32,8 @@ pub const VERSION: u8 = 1;
 pub const OLDEST: u8 = 1;
 /// Bytes of a frame's header.
 pub const HEADER: usize = 32;
-/// Bytes a frame's body may have.
-pub const BODY_MAX: usize = 1 << 20;
+/// Bytes a frame's body may have: the largest value with the largest key, and room for the rest.
+pub const BODY_MAX: usize = (1 << 20) + (128 << 10);
 /// Bytes an application's message may have.
 pub const PAYLOAD_MAX: usize = 64 * 1024;
 /// Contacts a list may have.
@@ -232,6 +232,16 @@ const fn code(kind: BodyKind) -> u8 {
         BodyKind::LeaseReply => 27,
         BodyKind::LeaseRecall => 28,
         BodyKind::LeaseReturn => 29,
+        BodyKind::StoreAsk => 40,
+        BodyKind::StoreAnswer => 41,
+        BodyKind::StoreDo => 42,
+        BodyKind::StoreDid => 43,
+        BodyKind::StoreSlots => 44,
+        BodyKind::StorePull => 45,
+        BodyKind::StorePage => 46,
+        BodyKind::StoreCompare => 47,
+        BodyKind::StoreLeaving => 48,
+        BodyKind::StorePausing => 49,
         BodyKind::Echo => 255,
     }
 }

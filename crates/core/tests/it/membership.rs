@@ -40,8 +40,9 @@ fn the_router_tells_its_node_its_tables_and_everybody_known_but_itself() {
     nodes.sort();
     assert_eq!(nodes, [leaves[1], leaves[0], far], "each once, this node not at all");
     let routes = node.node.routes();
-    assert_eq!((routes.me, routes.status, routes.range), (peer(ME), Status::Ready, node.node.range()));
-    assert_eq!(routes.neighbours, [leaves[1], leaves[0]]);
+    assert_eq!((routes.me(), routes.status()), (peer(ME), Status::Ready));
+    assert_eq!(routes.neighbours(), [leaves[1], leaves[0]]);
+    assert_eq!((routes.contact(far.id), routes.contact(peer(RIGHT).id)), (Some(far), None));
 }
 
 #[test]

@@ -38,7 +38,7 @@ impl Driver {
                 }
             }
             Output::Event(event) => self.event(event),
-            Output::Persist { .. } => {}
+            Output::Persist { ticket, writes } => self.persist(ticket, writes),
             Output::Note(note) => self.note(note),
         }
     }
@@ -232,6 +232,7 @@ fn is_large(body: &Body) -> bool {
             kringle_core::message::Outcome::Delivered(Some(bytes)) => bytes.len() > BULK,
             _ => false,
         },
+        Body::Store(packet) => packet.message.weight() > BULK,
         _ => false,
     }
 }

@@ -16,6 +16,7 @@ use tokio::time::{sleep, timeout};
 use super::peers::DialError;
 use super::{Driver, NEVER, Shell};
 use crate::handle::Ending;
+use crate::launch::give_store;
 use crate::report::What;
 use crate::seeds::Seed;
 
@@ -125,13 +126,17 @@ impl Driver {
             None => at_least,
         };
         tracing::warn!(incarnation, "a later life of this node was known; going on as a later one still");
-        let mut peers: Vec<Contact> = self.node.routes().neighbours;
+        let mut peers: Vec<Contact> = self.node.routes().neighbours();
         let me = self.node.me();
         self.me.incarnation = incarnation;
         let addr = self.book.prove(me.id, incarnation, &self.about.endpoints);
-        self.node = Node::pastry(me.id, incarnation, addr, &self.config);
+        // What is kept is from before the later life: others may have built on what it promised since.
+        self.forget_everything();
+        let node = Node::pastry(me.id, incarnation, addr, &self.config);
+        self.node = give_store(node, self.engine.born(), &self.engine, &self.config);
         self.timers = [NEVER; Timer::ALL.len()];
         self.soon.clear();
+        self.tell_room();
         // What the old life had to say must not be said by the new one.
         for dialling in self.dialling.values_mut() {
             self.waiting_to_leave -= dialling.clear();

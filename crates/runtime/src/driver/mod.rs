@@ -4,13 +4,15 @@
 //! the driver one at a time with what they have, all of it at once; the driver hands it to the node input by input, due
 //! timers first, executes the outputs (`effects`), and at the end lets every connection that got something write it,
 //! once. `peers` opens and accepts connections, `judging` says who may, `twins` whether there is
-//! another one of us; `joining` finds the ring; `duties` is what happens every now and then.
+//! another one of us; `joining` finds the ring; `storing` is about what it keeps; `duties` is what happens every now and
+//! then.
 
 mod duties;
 mod effects;
 mod joining;
 mod judging;
 mod peers;
+mod storing;
 mod twins;
 
 use std::cell::{Cell, RefCell};
@@ -26,7 +28,6 @@ use kringle_core::id::NodeId;
 use kringle_core::message::{Body, Nonce};
 use kringle_core::node::Node;
 use kringle_core::overlay::pastry::Message;
-use kringle_core::records::NoRecords;
 use kringle_core::time::Time;
 use kringle_core::wire::{self, DecodeError};
 use tokio::sync::{Notify, broadcast, mpsc, oneshot, watch};
@@ -35,6 +36,7 @@ use crate::app::App;
 use crate::book::Book;
 use crate::clock::{Clock, unix_ms};
 use crate::describe::{About, View};
+use crate::engine::{Engine, Room};
 use crate::handle::{Call, Ending};
 use crate::home::Home;
 use crate::identity::Identity;
@@ -108,6 +110,9 @@ pub(crate) struct Driver {
     lives: HashMap<NodeId, (u32, u64)>,
 
     pub(crate) me: Me,
+    /// What the node stores, and whether the disk has room for more.
+    engine: Engine,
+    room: Option<Room>,
     waiting: HashMap<RequestId, oneshot::Sender<Result<Reply, Failure>>>,
     next_request: u64,
     seeds: Vec<Seed>,
@@ -168,6 +173,10 @@ pub(crate) struct Parts {
     pub(crate) network: Network,
     pub(crate) book: Book,
     pub(crate) me: Me,
+    pub(crate) engine: Engine,
+    pub(crate) room: Option<Room>,
+    /// Whether a store had to be replaced by an empty one.
+    pub(crate) suspect: bool,
     pub(crate) seeds: Vec<Seed>,
     pub(crate) apps: Vec<(u32, Arc<dyn App>)>,
     pub(crate) about: About,
@@ -181,6 +190,8 @@ pub(crate) struct Parts {
 impl Shell {
     pub(crate) fn new(parts: Parts) -> Rc<Shell> {
         let clock = parts.clock;
+        let metrics = Metrics::new();
+        metrics.store_suspect.inc_by(u64::from(parts.suspect));
         Rc::new_cyclic(|shell| Shell {
             driver: RefCell::new(Driver {
                 node: parts.node,
@@ -200,6 +211,8 @@ impl Shell {
                 next_link: 0,
                 lives: HashMap::new(),
                 me: parts.me,
+                engine: parts.engine,
+                room: parts.room,
                 waiting: HashMap::new(),
                 next_request: 0,
                 seeds: parts.seeds,
@@ -208,7 +221,7 @@ impl Shell {
                 joined: Vec::new(),
                 left: Vec::new(),
                 about: parts.about,
-                metrics: Metrics::new(),
+                metrics,
                 events: parts.events,
                 next_event: 0,
                 ready: parts.ready,
@@ -279,6 +292,7 @@ impl Shell {
         tasks.spawn_local(self.clone().keep_time());
         tasks.spawn_local(self.clone().take_calls(calls));
         tasks.spawn_local(self.clone().do_duties());
+        tasks.spawn_local(self.clone().watch_store());
         self.enter(Driver::begin);
         loop {
             tokio::select! {
@@ -372,12 +386,17 @@ impl Driver {
                 config: &self.config,
                 dice: &mut self.dice,
                 wall: unix_ms(),
-                records: &NoRecords,
+                records: &self.engine,
                 out: &mut out,
             };
             self.node.handle(input, &mut cx);
             #[cfg(debug_assertions)]
             self.node.check_invariants(&self.config);
+            if self.could_not_read() {
+                // The node took for absent what was there. Nothing that follows from it may leave.
+                out.drain().for_each(drop);
+                self.soon.clear();
+            }
             for output in out.drain() {
                 self.execute(output);
             }
@@ -475,6 +494,8 @@ impl Driver {
             Call::Client(client) => self.about.client = client,
             Call::Token(chore) => self.token(chore),
             Call::Leave { reply } => self.leave(reply),
+            #[cfg(test)]
+            Call::Enter(work) => work(self),
             Call::Stop => self.finish(Ending::Stopped),
             Call::Kill => {
                 self.finish(Ending::Stopped);
@@ -529,6 +550,11 @@ impl Driver {
 
     fn say_goodbyes(&mut self) {
         self.remember();
+        if self.ending == Some(Ending::Stopped) {
+            // Nobody needs to make copies of what comes back.
+            let (nobody, _) = oneshot::channel();
+            self.command(Command::Pause, nobody);
+        }
         let last = Refused::new(Why::Stopping, "this node stops");
         let links: Vec<Rc<Link>> = self.links.values().flat_map(PeerLinks::all).collect();
         links.iter().for_each(|link| self.dismiss(link, &last));
@@ -541,6 +567,7 @@ impl Driver {
         self.links.clear();
         self.waiting.clear();
         // Whoever hears that this node has ended may open its directory.
+        self.engine.close(!self.crash);
         self.me.tokens = Tokens::in_memory(&self.me.identity, self.me.cluster_id);
         self.home = None;
         let _ = self.ready.send(false);

@@ -70,6 +70,14 @@ pub enum HomeError {
         /// The name of the cluster it belongs to.
         found: String,
     },
+    /// What is stored there belongs to another node.
+    #[error("{} holds the store of node {found}", path.display())]
+    OtherNode {
+        /// The directory.
+        path: PathBuf,
+        /// The node it belongs to.
+        found: String,
+    },
     /// The secret does not make the key that the cluster has.
     #[error("{} does not hold the secret of cluster {cluster}", path.display())]
     WrongSecret {
@@ -90,7 +98,7 @@ pub enum HomeError {
 
 impl HomeError {
     /// Sorts an error of the system into a cause.
-    pub(super) fn from_io(path: &Path, source: io::Error) -> HomeError {
+    pub(crate) fn from_io(path: &Path, source: io::Error) -> HomeError {
         let path = path.to_owned();
         match source.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
@@ -132,6 +140,11 @@ impl HomeError {
                 Some("incarnation") => {
                     format!("remove {} if the clock is right: a new one is made from it", path.display())
                 }
+                Some("store.format" | "store.mark" | "store") => {
+                    "put back the store that belongs to this node; or remove store, store.format and store.mark: \
+                     the node starts with an empty store, and fills it from the others"
+                        .to_owned()
+                }
                 _ => format!("restore {} from a backup", path.display()),
             },
             HomeError::KeyMissing { path } => format!(
@@ -140,6 +153,9 @@ impl HomeError {
             ),
             HomeError::OtherCluster { .. } => {
                 "give the right cluster name and secret, or use another data directory".to_owned()
+            }
+            HomeError::OtherNode { .. } => {
+                "give every node its own data directory back; do not piece directories together".to_owned()
             }
             HomeError::WrongSecret { .. } => "copy the secret from another member of the cluster".to_owned(),
             HomeError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => {

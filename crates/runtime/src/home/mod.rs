@@ -10,6 +10,7 @@
 //! | `cluster.secret` | the cluster's secret, on nodes that were given it                        |
 //! | `peers.json`     | where to look for the cluster after a restart                            |
 //! | `tokens.json`    | the book of join tokens                                                  |
+//! | `store*`         | the values it stores; see [`crate::engine`]                              |
 //!
 //! Every file is replaced as a whole (see [`Slot`]) and readable for its owner only. A damaged file is an error with
 //! a remedy, never a reason to start afresh: a node that silently took a new key would be another node, and one that
@@ -32,6 +33,7 @@ mod slot;
 
 pub use error::HomeError;
 pub use slot::Slot;
+pub(crate) use slot::sync_dir;
 
 /// The format this build writes, and the last one it reads.
 const FORMAT: u32 = 1;
@@ -218,7 +220,8 @@ impl Home {
         fs::remove_file(probe.path()).map_err(|e| HomeError::from_io(probe.path(), e))
     }
 
-    fn slot(&self, name: &str) -> Slot {
+    /// Returns a file of this directory.
+    pub(crate) fn slot(&self, name: &str) -> Slot {
         Slot::new(&self.dir, name, &self.lock)
     }
 

@@ -18,6 +18,7 @@ const LENGTH_MAX: u64 = 16 << 20;
 
 /// A file that is read and written whole. It shares the directory's lock, so while it lives, no other process has the
 /// directory open.
+#[derive(Clone)]
 pub struct Slot {
     path: PathBuf,
     dir: PathBuf,
@@ -122,6 +123,6 @@ pub(super) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
 }
 
 /// Makes creations and renames in a directory last. Elsewhere than on Unix the file system does so itself.
-pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
+pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(dir)?.sync_all() } else { Ok(()) }
 }

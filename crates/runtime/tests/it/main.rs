@@ -4,4 +4,5 @@
 mod apps;
 mod membership;
 mod rings;
+mod stores;
 mod support;

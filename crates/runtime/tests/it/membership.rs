@@ -238,6 +238,18 @@ fn a_directory_in_use_or_of_another_cluster_is_refused() {
     });
 }
 
+fn copy_all(from: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for file in std::fs::read_dir(from).unwrap() {
+        let (path, target) = (file.as_ref().unwrap().path(), to.join(file.unwrap().file_name()));
+        if path.is_dir() {
+            copy_all(&path, &target);
+        } else {
+            std::fs::copy(path, target).unwrap();
+        }
+    }
+}
+
 #[test]
 fn of_two_with_the_same_identity_one_ends_and_says_why() {
     run(async {
@@ -247,11 +259,7 @@ fn of_two_with_the_same_identity_one_ends_and_says_why() {
         let original = original.start_here().await.unwrap();
         timeout(LONG, original.ready()).await.unwrap().unwrap();
         let copy = dir.path().join("b");
-        std::fs::create_dir(&copy).unwrap();
-        for file in std::fs::read_dir(dir.path().join("a")).unwrap() {
-            let file = file.unwrap();
-            std::fs::copy(file.path(), copy.join(file.file_name())).unwrap();
-        }
+        copy_all(&dir.path().join("a"), &copy);
         let twin = builder(&Place::Sockets, Some(&base)).data(copy).start_here().await.unwrap();
         let ending = timeout(LONG, async {
             tokio::select! { ending = original.ended() => ending, ending = twin.ended() => ending }

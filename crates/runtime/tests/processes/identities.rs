@@ -14,8 +14,13 @@ fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
         let path = entry.unwrap().path();
-        // Keeps who may read it.
-        std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+        let target = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            copy(&path, &target);
+        } else {
+            // Keeps who may read it.
+            std::fs::copy(&path, target).unwrap();
+        }
     }
 }
 

@@ -19,6 +19,17 @@ pub(super) struct Clock {
     shown: i64,
     /// How many of a million it is ahead after a million.
     drift: i32,
+    /// By how many milliseconds the time of day is off. It jumps by itself: nothing else here goes by it.
+    wall_offset: i64,
+}
+
+/// The time of day when a world starts, in milliseconds since 1970.
+const START: u64 = 1_700_000_000_000;
+
+/// Returns the time of day that a clock, if it is not the world's, shows: milliseconds since 1970.
+pub(super) fn wall(now: Time, clock: Option<&Clock>) -> u64 {
+    let offset = clock.map_or(0, |clock| clock.wall_offset);
+    (START + now.micros() / 1000).saturating_add_signed(offset)
 }
 
 impl Clock {
@@ -50,6 +61,24 @@ impl World {
         clock.as_ref().map_or(self.now, |clock| clock.at(self.now))
     }
 
+    /// Returns the time of day as a node's machine believes, in milliseconds since 1970.
+    pub fn wall(&self, node: u32) -> u64 {
+        wall(self.now, self.slots[node as usize].clock.as_deref())
+    }
+
+    /// From now on the time of day of a node is off by so many milliseconds. No timer follows it, and a restart does not
+    /// change it.
+    pub fn set_wall_offset(&mut self, node: u32, millis: i64) {
+        let (now, slot) = (self.now, &mut self.slots[node as usize]);
+        let exact = || Box::new(Clock { since: now, shown: now.micros() as i64, drift: 0, wall_offset: 0 });
+        slot.clock.get_or_insert_with(exact).wall_offset = millis;
+    }
+
+    /// Returns by how many milliseconds the time of day of a node is off.
+    pub fn wall_offset(&self, node: u32) -> i64 {
+        self.slots[node as usize].clock.as_ref().map_or(0, |clock| clock.wall_offset)
+    }
+
     /// From now on the clock of a node runs faster by so many microseconds per second, or slower if negative. Its timers
     /// follow it, those that are set already as well. A restart does not change it.
     ///
@@ -58,14 +87,16 @@ impl World {
     pub fn set_drift(&mut self, node: u32, parts_per_million: i32) {
         assert!((-999_999..=1_000_000).contains(&parts_per_million), "a clock runs forward");
         let shown = self.shown(node);
-        self.replace_clock(node, Clock { since: self.now, shown, drift: parts_per_million });
+        let wall_offset = self.wall_offset(node);
+        self.replace_clock(node, Clock { since: self.now, shown, drift: parts_per_million, wall_offset });
     }
 
     /// A clock is behind by so much more, and so is everything planned by it.
     pub(super) fn set_back(&mut self, node: u32, by: Duration) {
         let drift = self.slots[node as usize].clock.as_ref().map_or(0, |clock| clock.drift);
         let shown = self.shown(node).saturating_sub(i64::try_from(by.as_micros()).unwrap_or(i64::MAX));
-        self.replace_clock(node, Clock { since: self.now, shown, drift });
+        let wall_offset = self.wall_offset(node);
+        self.replace_clock(node, Clock { since: self.now, shown, drift, wall_offset });
     }
 
     fn shown(&self, node: u32) -> i64 {
@@ -104,7 +135,7 @@ mod tests {
     #[test]
     fn a_clock_never_rings_early_and_at_most_a_moment_late() {
         for drift in [-999_999, -200_000, -7, 0, 3, 10_000, 1_000_000] {
-            let clock = Clock { since: Time::from_micros(777), shown: 123, drift };
+            let clock = Clock { since: Time::from_micros(777), shown: 123, drift, wall_offset: 0 };
             for shown in [0, 123, 124, 1_000, 999_999, 86_400_000_000] {
                 let (shown, at) = (Time::from_micros(shown), clock.when(Time::from_micros(shown)));
                 assert!(clock.at(at) >= shown, "{drift}: {shown:?}");

@@ -72,8 +72,10 @@ impl World {
         self.resume(node);
     }
 
-    /// Somebody sets the time of day back. No driver goes by it, unless that rule is left out.
+    /// Somebody sets the time of day back. No driver's timers go by it, unless that rule is left out.
     pub fn set_wall_clock_back(&mut self, node: u32, by: Duration) {
+        let millis = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
+        self.set_wall_offset(node, self.wall_offset(node).saturating_sub(millis));
         if !self.config.rule(Safeguard::SteadyClock) {
             self.set_back(node, by);
         }

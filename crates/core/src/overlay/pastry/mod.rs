@@ -509,6 +509,11 @@ impl Overlay for Pastry {
         self.router.leaf_set().arc()
     }
 
+    fn contact(&self, id: NodeId) -> Option<Contact> {
+        let me = self.router.me();
+        if id == me.id { Some(me) } else { self.router.get(id) }
+    }
+
     fn proximity(&self, peer: NodeId, cx: &Ctx<'_>) -> Option<Proximity> {
         self.known_proximity(peer, cx.now, cx.config)
     }

@@ -283,7 +283,9 @@ pub(super) fn samples_of(kind: BodyKind) -> Vec<Body> {
             Message::LeaseReturn { nonce: 0, nearer: None },
             Message::LeaseReturn { nonce: u32::MAX, nearer: Some(Id::MAX) },
         ]),
+        kind if kind.is_of_store() => super::store_samples::samples_of(kind),
         BodyKind::Echo => vec![Body::Echo(0), Body::Echo(u32::MAX)],
+        _ => Vec::new(),
     }
 }
 
@@ -325,6 +327,7 @@ pub(super) fn contacts_in(body: &Body) -> Vec<Contact> {
         }
         Body::HopAck(ack) => ack.better.into_iter().collect(),
         Body::Receipt(receipt) => of_receipt(receipt),
+        Body::Store(packet) => packet.contacts.clone(),
         Body::PingVia { target, .. } => vec![*target],
         Body::Ping(_) | Body::Pong(_) | Body::PongVia { .. } | Body::Echo(_) => Vec::new(),
         Body::Pastry(message) => match message {

@@ -1,0 +1,405 @@
+//! Requests of this node's user: who holds the key, which of them to ask, and what to do when they do not answer.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::Store;
+use super::coordinating::{Client, is_plain};
+use super::message::{Message, Packet, Response};
+use super::op::{Action, Ask, Change, Happened, Trouble};
+use super::record::Origin;
+use super::version::Version;
+use super::view::{Cut, Standing};
+use crate::contact::Contact;
+use crate::edge::{Ctx, Failure, Output, Reply, RequestId};
+use crate::id::NodeId;
+use crate::message::{Body, Payload, Routed, Stage as Leg};
+use crate::overlay::{Routes, Status, Toward};
+use crate::time::Time;
+
+/// How long a time to live may be: a thousand years.
+const TTL_MAX: Duration = Duration::from_secs(1000 * 366 * 86_400);
+/// The pause before holders that could not help are asked again.
+const PAUSE: Duration = Duration::from_millis(25);
+/// How often a version that turned out too low is made anew.
+const VERSIONS: u8 = 16;
+/// Slots whose holders are remembered.
+const CACHE_MAX: usize = 65_536;
+/// A member that has not answered a write for this long is taken to be stopped, and another is asked.
+const STUCK: Duration = Duration::from_millis(500);
+
+/// A request under way.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Asking {
+    request: RequestId,
+    ask: Box<Ask>,
+    version: Version,
+    deadline: Time,
+    leg: At,
+    /// Who has been tried since it last made sense to.
+    tried: Vec<NodeId>,
+    versions: u8,
+    hops: u8,
+    /// Whether it may have been done already.
+    risky: bool,
+}
+
+/// Where a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum At {
+    /// Looking for the holders.
+    Lookup { serial: u32, since: Time },
+    /// With this holder.
+    With(NodeId, Time),
+    /// Tried again at this time.
+    Pause(Time),
+}
+
+impl Store {
+    /// The user wants something.
+    pub(crate) fn ask(
+        &mut self,
+        request: RequestId,
+        ask: Box<Ask>,
+        deadline: Duration,
+        ring: &dyn Routes,
+        cx: &mut Ctx<'_>,
+    ) {
+        let failure = match ring.status() {
+            Status::Ready | Status::Leaving => check(&ask, cx).err().map(Failure::Store),
+            _ => Some(Failure::NotJoined),
+        };
+        let failure = failure.or_else(|| {
+            let full = self.asks.len() >= usize::from(cx.config.requests);
+            full.then_some(Failure::Store(Trouble::Busy))
+        });
+        if let Some(failure) = failure {
+            return cx.out.push(Output::Reply { request, reply: Err(failure) });
+        }
+        let serial = loop {
+            let serial = cx.dice.roll() as u32;
+            if !self.asks.contains_key(&serial) {
+                break serial;
+            }
+        };
+        let deadline = cx.now.after(deadline.min(cx.config.deadline_max));
+        let asking = Asking {
+            request,
+            ask,
+            version: Version::ZERO,
+            deadline,
+            leg: At::Pause(cx.now),
+            tried: Vec::new(),
+            versions: 0,
+            hops: 0,
+            risky: false,
+        };
+        self.asks.insert(serial, asking);
+        self.pursue(serial, ring, cx);
+        self.finish(ring, cx);
+    }
+
+    /// Takes the next step with a request.
+    fn pursue(&mut self, serial: u32, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let Some(asking) = self.asks.get(&serial) else { return };
+        if is_plain(&asking.ask.action) && asking.version == Version::ZERO {
+            if self.is_clock_off(cx) {
+                return self.reply(serial, Err(Failure::Store(Trouble::ClockOff)), cx);
+            }
+            let version = self.make_version(cx);
+            let Some(asking) = self.asks.get_mut(&serial) else { return };
+            match version {
+                Some(version) => asking.version = version,
+                None => {
+                    // Until the clock's bound is durable.
+                    asking.leg = At::Pause(cx.now);
+                    return;
+                }
+            }
+        }
+        let Some(asking) = self.asks.get(&serial) else { return };
+        let slot = Cut::of(cx.config.slots).slot(asking.ask.name.id);
+        let holders = self.holders(slot, ring);
+        if holders.is_empty() {
+            return self.locate(serial, slot, ring, cx);
+        }
+        let reads =
+            matches!(asking.ask.action, Action::Get | Action::Members | Action::Place | Action::Keys { .. });
+        // Writes go to the holder that comes first, so that it has them in order; reads stay here if they can.
+        let here = holders.iter().find(|holder| reads && holder.id == self.me.id);
+        let here = here.filter(|holder| !asking.tried.contains(&holder.id));
+        let fresh = || holders.iter().filter(|holder| !asking.tried.contains(&holder.id));
+        let next =
+            here.or_else(|| fresh().find(|holder| !self.is_quiet(holder.id))).or_else(|| fresh().next());
+        match next.copied() {
+            Some(holder) => self.ask_holder(serial, holder, ring, cx),
+            None => {
+                // Nobody can help right now, or the holders are others by now.
+                self.cache.remove(&slot);
+                let Some(asking) = self.asks.get_mut(&serial) else { return };
+                asking.tried.clear();
+                asking.leg = At::Pause(cx.now.after(PAUSE));
+            }
+        }
+    }
+
+    /// Returns who holds a slot, as far as this node knows.
+    fn holders(&self, slot: u32, ring: &dyn Routes) -> Vec<Contact> {
+        match self.slots.get(&slot).filter(|slot| slot.standing != Standing::Outside) {
+            Some(slot) => {
+                slot.view.members.iter().filter_map(|member| self.contact(member.id, ring)).collect()
+            }
+            None => self.cache.get(&slot).cloned().unwrap_or_default(),
+        }
+    }
+
+    fn locate(&mut self, serial: u32, slot: u32, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let middle = Cut::of(cx.config.slots).middle(slot);
+        match ring.toward(middle) {
+            Toward::Near(root) => {
+                self.remember(slot, alloc::vec![root]);
+                self.pursue(serial, ring, cx);
+            }
+            Toward::Here => {
+                // This node should hold it, but does not yet: whoever is beside it does.
+                let beside = ring.replicas(middle, usize::from(cx.config.replicas) + 2);
+                let beside: Vec<Contact> = beside.into_iter().filter(|node| node.id != self.me.id).collect();
+                let Some(asking) = self.asks.get_mut(&serial) else { return };
+                if beside.is_empty() {
+                    asking.leg = At::Pause(cx.now.after(PAUSE));
+                } else {
+                    self.remember(slot, beside);
+                    self.pursue(serial, ring, cx);
+                }
+            }
+            Toward::Far => {
+                let Some(asking) = self.asks.get_mut(&serial) else { return };
+                let number = cx.dice.roll() as u32;
+                asking.leg = At::Lookup { serial: number, since: cx.now };
+                cx.out.route(Routed {
+                    key: middle,
+                    origin: ring.me(),
+                    payload: Payload::Lookup,
+                    serial: number,
+                    hop: 0,
+                    hops: 0,
+                    stage: Leg::Prefix,
+                });
+            }
+            Toward::Nowhere => {
+                if let Some(asking) = self.asks.get_mut(&serial) {
+                    asking.leg = At::Pause(cx.now.after(PAUSE));
+                }
+            }
+        }
+    }
+
+    fn remember(&mut self, slot: u32, holders: Vec<Contact>) {
+        if self.cache.len() >= CACHE_MAX && !self.cache.contains_key(&slot) {
+            self.cache.pop_first();
+        }
+        self.cache.insert(slot, holders);
+    }
+
+    /// A lookup of the store has come to its end. `false`: it was none of the store's.
+    pub(crate) fn found(
+        &mut self,
+        number: u32,
+        root: Option<Contact>,
+        hops: u8,
+        ring: &dyn Routes,
+        cx: &mut Ctx<'_>,
+    ) -> bool {
+        let is_it = |asking: &Asking| matches!(asking.leg, At::Lookup { serial, .. } if serial == number);
+        let Some(serial) = self.asks.iter().find(|(_, asking)| is_it(asking)).map(|(serial, _)| *serial)
+        else {
+            return false;
+        };
+        let Some(asking) = self.asks.get_mut(&serial) else { return false };
+        asking.leg = At::Pause(cx.now.after(PAUSE));
+        asking.hops = hops;
+        if let Some(root) = root {
+            let slot = Cut::of(cx.config.slots).slot(asking.ask.name.id);
+            self.remember(slot, alloc::vec![root]);
+            self.pursue(serial, ring, cx);
+        }
+        self.finish(ring, cx);
+        true
+    }
+
+    fn ask_holder(&mut self, serial: u32, holder: Contact, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let Some(asking) = self.asks.get_mut(&serial) else { return };
+        asking.leg = At::With(holder.id, cx.now);
+        asking.tried.push(holder.id);
+        let (ask, version) = (asking.ask.clone(), asking.version);
+        // Whoever coordinates gives up first, so that its answer still comes in time.
+        let patience = asking.deadline.since(cx.now).mul_f32(0.9);
+        if holder.id == self.me.id {
+            let origin = Origin { node: self.me.id, serial };
+            let deadline = cx.now.after(patience);
+            return self.coordinate(Client::Here, origin, ask, version, deadline, ring, cx);
+        }
+        let patience = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
+        asking.hops = asking.hops.max(1);
+        let message = Message::Ask { serial, ask: *ask, version, patience };
+        cx.send(holder, Body::Store(Box::new(Packet { message, contacts: Vec::new() })));
+    }
+
+    /// A holder has answered.
+    pub(super) fn answered(
+        &mut self,
+        from: NodeId,
+        serial: u32,
+        response: Response,
+        contacts: Vec<Contact>,
+        ring: &dyn Routes,
+        cx: &mut Ctx<'_>,
+    ) {
+        let Some(asking) = self.asks.get_mut(&serial) else { return };
+        if !asking.tried.contains(&from) {
+            return cx.refuse(crate::edge::Refusal::Unsolicited);
+        }
+        let slot = Cut::of(cx.config.slots).slot(asking.ask.name.id);
+        let current = matches!(asking.leg, At::With(holder, _) if holder == from);
+        let hops = asking.hops;
+        match response {
+            Response::Done(mut answer) => {
+                if from != self.me.id {
+                    answer.hops = hops;
+                    self.remember(slot, contacts);
+                }
+                self.reply(serial, Ok(Reply::Store(Box::new(answer))), cx);
+            }
+            // Another holder was asked meanwhile, and may do better.
+            Response::Failed(_) if !current => {}
+            Response::Failed(trouble) => self.reply(serial, Err(Failure::Store(trouble)), cx),
+            _ if !current => {}
+            Response::Outdated(version) => {
+                asking.versions += 1;
+                if asking.versions > VERSIONS || asking.risky {
+                    // Under another version it could be done twice.
+                    let happened = if asking.risky { Happened::Unknown } else { Happened::No };
+                    let trouble = Trouble::Timeout { happened };
+                    return self.reply(serial, Err(Failure::Store(trouble)), cx);
+                }
+                asking.version = Version::ZERO;
+                asking.tried.clear();
+                asking.leg = At::Pause(cx.now);
+                if !self.see(version, cx) {
+                    return self.reply(serial, Err(Failure::Store(Trouble::ClockOff)), cx);
+                }
+                self.pursue(serial, ring, cx);
+            }
+            Response::Elsewhere => {
+                asking.leg = At::Pause(cx.now.after(PAUSE));
+                let known = self.cache.get(&slot).is_some_and(|known| *known == contacts);
+                if from != self.me.id && !contacts.is_empty() && !known {
+                    self.remember(slot, contacts);
+                    self.pursue(serial, ring, cx);
+                }
+            }
+        }
+    }
+
+    fn reply(&mut self, serial: u32, reply: Result<Reply, Failure>, cx: &mut Ctx<'_>) {
+        if let Some(asking) = self.asks.remove(&serial) {
+            cx.out.push(Output::Reply { request: asking.request, reply });
+        }
+    }
+
+    /// A request could not be handed to the network: nothing was done by that one.
+    pub(super) fn ask_unsent(&mut self, serial: u32, to: NodeId, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let with = |asking: &Asking| matches!(asking.leg, At::With(holder, _) if holder == to);
+        if self.asks.get(&serial).is_some_and(with) {
+            self.pursue(serial, ring, cx);
+        }
+    }
+
+    /// A holder is gone: whatever can safely be asked again is.
+    pub(super) fn ask_lost(&mut self, peer: NodeId, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let with = |asking: &Asking| matches!(asking.leg, At::With(holder, _) if holder == peer);
+        let serials: Vec<u32> =
+            self.asks.iter().filter(|(_, asking)| with(asking)).map(|(serial, _)| *serial).collect();
+        for serial in serials {
+            self.ask_another(serial, ring, cx);
+        }
+    }
+
+    /// Asks another holder, if asking twice does no harm: the version makes a plain write the same write.
+    fn ask_another(&mut self, serial: u32, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let Some(asking) = self.asks.get_mut(&serial) else { return };
+        let reads =
+            matches!(asking.ask.action, Action::Get | Action::Members | Action::Place | Action::Keys { .. });
+        if !reads && !is_plain(&asking.ask.action) {
+            return;
+        }
+        asking.risky |= !reads;
+        self.pursue(serial, ring, cx);
+    }
+
+    /// Goes on with requests that paused, that got no answer, or that are late.
+    pub(super) fn ask_again(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let serials: Vec<u32> = self.asks.keys().copied().collect();
+        for serial in serials {
+            let Some(asking) = self.asks.get(&serial) else { continue };
+            if asking.deadline <= cx.now {
+                let reads = matches!(
+                    asking.ask.action,
+                    Action::Get | Action::Members | Action::Place | Action::Keys { .. }
+                );
+                let sent = asking.risky || matches!(asking.leg, At::With(..));
+                let happened = if sent && !reads { Happened::Unknown } else { Happened::No };
+                self.reply(serial, Err(Failure::Store(Trouble::Timeout { happened })), cx);
+                continue;
+            }
+            match asking.leg {
+                At::Pause(until) if until <= cx.now => self.pursue(serial, ring, cx),
+                At::With(holder, since) if holder != self.me.id && cx.now.since(since) >= STUCK => {
+                    if let Some(peer) = self.peers.get_mut(&holder) {
+                        peer.silent = true;
+                    }
+                    self.ask_another(serial, ring, cx);
+                }
+                At::Lookup { since, .. } if cx.now.since(since) >= STUCK * 4 => {
+                    let Some(asking) = self.asks.get_mut(&serial) else { continue };
+                    asking.leg = At::Pause(cx.now);
+                    self.pursue(serial, ring, cx);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// This node is out of the ring.
+    pub(super) fn end_asks(&mut self, cx: &mut Ctx<'_>) {
+        for (_, asking) in core::mem::take(&mut self.asks) {
+            cx.out.push(Output::Reply { request: asking.request, reply: Err(Failure::Ended) });
+        }
+    }
+}
+
+/// Checks what can be checked before anybody is asked.
+fn check(ask: &Ask, cx: &Ctx<'_>) -> Result<(), Trouble> {
+    let walks = matches!(ask.action, Action::Keys { .. });
+    let (key, limit) = (ask.name.bytes.len(), cx.config.key_max);
+    if key == 0 && !walks {
+        return Err(Trouble::BadRequest);
+    }
+    if key > limit as usize {
+        return Err(Trouble::TooLarge { limit });
+    }
+    let (value, ttl) = match &ask.action {
+        Action::Change { change: Change::Put { value, ttl }, .. } => (value.len(), *ttl),
+        Action::Change { change: Change::Expire(ttl), .. } => (0, *ttl),
+        Action::Add { value, ttl, .. } => (value.len(), *ttl),
+        _ => (0, None),
+    };
+    if value > cx.config.value_max as usize {
+        return Err(Trouble::TooLarge { limit: cx.config.value_max });
+    }
+    if ttl.is_some_and(|ttl| ttl < Duration::from_millis(1) || ttl > TTL_MAX) {
+        return Err(Trouble::BadRequest);
+    }
+    Ok(())
+}

@@ -1,0 +1,556 @@
+//! How the view of a slot changes: one decision per epoch, by ballots among the members of that epoch.
+//!
+//! Whoever promises a ballot freezes: it serves nothing more under the epoch. With a quorum frozen, the proposer puts
+//! their states together and lets a quorum have the result; only then is the successor proposed, members and state in
+//! one. The successor begins with exactly that state: what a member had beyond it was acknowledged to nobody, and is
+//! dropped.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::coding::Sum;
+use super::message::{Item, Word};
+use super::pulling::Why;
+use super::view::{Ballot, Cut, Learner, Member, Next, Round, Slot, Standing, View};
+use super::{After, Store};
+use crate::config::Safeguard;
+use crate::edge::Ctx;
+use crate::id::NodeId;
+use crate::overlay::Routes;
+
+/// How long a frozen member waits for a decision before it tries itself; more by its place in the view.
+const PATIENCE: Duration = Duration::from_millis(300);
+/// How long an attempt may take before it is made anew.
+const ROUND: Duration = Duration::from_secs(3);
+/// How soon a member that did not answer is asked again.
+const AGAIN: Duration = Duration::from_millis(100);
+
+impl Store {
+    /// Somebody, perhaps this node, says something about a slot.
+    pub(super) fn on_word(&mut self, from: NodeId, item: Item, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let Item { slot: number, word } = item;
+        if number >= Cut::of(cx.config.slots).count() {
+            return cx.refuse(super::Refusal::OutOfRange);
+        }
+        match word {
+            Word::View { view, entered } => return self.on_view(from, number, view, entered, cx),
+            Word::Learn { view } => return self.on_learn(from, number, view, ring, cx),
+            Word::Stranger { born } => return self.on_stranger(from, born, cx),
+            _ => {}
+        }
+        let epoch = word.epoch();
+        let Some(slot) = self.slots.get(&number) else { return };
+        if let Word::Seek { .. } = word {
+            if slot.view.epoch > epoch {
+                let word = Word::View { view: slot.view.clone(), entered: slot.entered };
+                self.word(from, number, word);
+            }
+            return;
+        }
+        if let Word::Forget { .. } = word {
+            return self.on_forget(from, number, epoch);
+        }
+        if slot.view.epoch > epoch {
+            let word = Word::View { view: slot.view.clone(), entered: slot.entered };
+            if from != self.me.id {
+                self.word(from, number, word);
+            }
+            return;
+        }
+        if slot.view.epoch < epoch {
+            let epoch = slot.view.epoch;
+            return self.word(from, number, Word::Seek { epoch });
+        }
+        match word {
+            Word::Safe { .. } => self.on_safe(from, number, cx),
+            Word::Learnt { born, .. } => self.on_learnt(from, number, born),
+            _ if slot.standing == Standing::Outside => {}
+            Word::State { state, .. } => self.on_state(from, number, state, ring, cx),
+            Word::Same { state, .. } => self.on_same(from, number, state),
+            Word::Collect { state, before, .. } => self.on_collect(number, state, before, cx),
+            _ if slot.view.place(from).is_none() => cx.refuse(super::Refusal::Unsolicited),
+            Word::Freeze { ballot, .. } => self.on_freeze(from, number, ballot, cx),
+            Word::Frozen { ballot, state, counts, accepted, .. } => {
+                self.on_frozen(from, number, ballot, (state, counts), accepted, ring, cx);
+            }
+            Word::Settle { ballot, state, .. } => self.on_settle(from, number, ballot, state, ring, cx),
+            Word::Settled { ballot, state, .. } => self.on_settled(from, number, ballot, state, cx),
+            Word::Propose { ballot, next, .. } => self.on_propose(from, number, ballot, next, cx),
+            Word::Accepted { ballot, .. } => self.on_accepted(from, number, ballot),
+            Word::Nack { promised, .. } => self.on_nack(number, promised, cx),
+            _ => {}
+        }
+    }
+
+    /// Says a word once what was written in this call is durable.
+    fn word_after(&mut self, to: NodeId, slot: u32, word: Word) {
+        let (ticket, item) = (self.this_ticket(), Box::new(Item { slot, word }));
+        let after = if to == self.me.id { After::Own(item) } else { After::Word(to, item) };
+        self.after.push_back((ticket, after));
+    }
+
+    /// Tries to make `wish` the members of the next epoch.
+    pub(super) fn start_round(&mut self, number: u32, wish: Vec<Member>, cx: &mut Ctx<'_>) {
+        let me = self.me.id;
+        let Some(slot) = self.slots.get_mut(&number) else { return };
+        let round = slot.promised.map_or(0, |promised| promised.round) + 1;
+        let ballot = Ballot { round, node: me };
+        let epoch = slot.view.epoch;
+        slot.since = cx.now;
+        slot.round = Some(Box::new(Round {
+            ballot,
+            wish,
+            frozen: Vec::new(),
+            found: None,
+            merging: Vec::new(),
+            state: None,
+            settled: Vec::new(),
+            next: None,
+            accepted: Vec::new(),
+            again: cx.now.after(AGAIN),
+        }));
+        let members = slot.view.members.clone();
+        self.changing.insert(number);
+        for member in members {
+            self.word(member.id, number, Word::Freeze { epoch, ballot });
+        }
+    }
+
+    fn on_freeze(&mut self, from: NodeId, number: u32, ballot: Ballot, cx: &mut Ctx<'_>) {
+        let Some(slot) = self.slots.get_mut(&number) else { return };
+        let epoch = slot.view.epoch;
+        if let Standing::Doubting(_) = slot.standing {
+            // It may have acknowledged what it can not show.
+            return;
+        }
+        match slot.promised {
+            Some(promised) if promised > ballot => {
+                return self.word(from, number, Word::Nack { epoch, promised });
+            }
+            Some(promised) if promised == ballot => {}
+            _ => {
+                slot.promised = Some(ballot);
+                slot.since = cx.now;
+                if ballot.node != self.me.id {
+                    slot.round = None;
+                }
+                self.changing.insert(number);
+                // From here on, the records change only as the proposer says.
+                self.drop_pulls(number);
+                self.keep(number);
+            }
+        }
+        let Some(slot) = self.slots.get(&number) else { return };
+        let (state, accepted) = (slot.state, slot.accepted.clone());
+        let counts = slot.standing == Standing::Ready;
+        // Everything taken before is durable with the promise, or before it.
+        self.keep(number);
+        self.word_after(from, number, Word::Frozen { epoch, ballot, state, counts, accepted });
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of one message")]
+    fn on_frozen(
+        &mut self,
+        from: NodeId,
+        number: u32,
+        ballot: Ballot,
+        (state, counts): (Sum, bool),
+        accepted: Option<(Ballot, Next)>,
+        ring: &dyn Routes,
+        cx: &mut Ctx<'_>,
+    ) {
+        let Some(slot) = self.slots.get_mut(&number) else { return };
+        let (quorum, mine) = (slot.view.quorum(), slot.state);
+        let Some(round) = slot.round.as_mut().filter(|round| round.ballot == ballot) else { return };
+        if round.frozen.iter().any(|(id, ..)| *id == from) {
+            return;
+        }
+        round.frozen.push((from, state, counts));
+        if let Some(accepted) = accepted
+            && round.found.as_ref().is_none_or(|found| found.0 < accepted.0)
+        {
+            round.found = Some(accepted);
+        }
+        let is_me = |(id, ..): &&(NodeId, Sum, bool)| *id == self.me.id;
+        if round.frozen.len() < quorum || round.state.is_some() || !round.merging.is_empty() {
+            return;
+        }
+        // This node puts the states together, so it must be one of them.
+        if round.frozen.iter().find(is_me).is_none() {
+            return;
+        }
+        slot.since = cx.now;
+        if !cx.config.rule(Safeguard::Settle) {
+            round.state = Some(mine);
+            let next = round.found.clone().map(|(_, next)| next);
+            let next = next.unwrap_or_else(|| Next { members: round.wish.clone(), state: mine });
+            return self.propose_view(number, next, cx);
+        }
+        // What may have been decided already must be decided again; if it was, a quorum had its state then, and has it
+        // still.
+        if let Some((_, next)) = &round.found
+            && round.frozen.iter().any(|(_, state, _)| *state == next.state)
+        {
+            let next = next.clone();
+            if mine == next.state {
+                return self.settle(number, cx);
+            }
+            let source = round.frozen.iter().find(|(_, state, _)| *state == next.state).map(|(id, ..)| *id);
+            if let Some(source) = source {
+                round.merging.push(source);
+                self.pull(number, source, Why::Adopt { ballot }, ring, cx);
+            }
+            return;
+        }
+        round.found = None;
+        let others: Vec<NodeId> = round
+            .frozen
+            .iter()
+            .filter(|(id, state, counts)| *id != self.me.id && *counts && *state != mine)
+            .map(|(id, ..)| *id)
+            .collect();
+        round.merging.clone_from(&others);
+        if others.is_empty() {
+            return self.settle(number, cx);
+        }
+        for other in others {
+            self.pull(number, other, Why::Merge { ballot }, ring, cx);
+        }
+    }
+
+    /// A state has been put together with ours.
+    pub(super) fn merged(&mut self, from: NodeId, number: u32, ballot: Ballot, cx: &mut Ctx<'_>) {
+        let Some(slot) = self.slots.get_mut(&number) else { return };
+        let Some(round) = slot.round.as_mut().filter(|round| round.ballot == ballot) else { return };
+        round.merging.retain(|id| *id != from);
+        if round.merging.is_empty() && round.state.is_none() {
+            self.settle(number, cx);
+        }
+    }
+
+    /// This node has the state the next epoch is to begin with: a quorum must have it before anything is proposed.
+    fn settle(&mut self, number: u32, cx: &mut Ctx<'_>) {
+        let Some(slot) = self.slots.get_mut(&number) else { return };
+        let (epoch, state) = (slot.view.epoch, slot.state);
+        slot.since = cx.now;
+        let Some(round) = slot.round.as_mut() else { return };
+        round.state = Some(state);
+        let ballot = round.ballot;
+        // What was put together must be durable here before others build on it.
+        let members = slot.view.members.clone();
+        self.keep(number);
+        for member in members {
+            if member.id == self.me.id {
+                self.word_after(member.id, number, Word::Settled { epoch, ballot, state });
+            } else {
+                self.word(member.id, number, Word::Settle { epoch, ballot, state });
+            }
+        }
+    }
+
+    fn on_settle(
+        &mut self,
+        from: NodeId,
+        number: u32,
+        ballot: Ballot,
+        state: Sum,
+        ring: &dyn Routes,
+        cx: &mut Ctx<'_>,
+    ) {
+        let Some(slot) = self.slots.get_mut(&number) else { return };
+        let epoch = slot.view.epoch;
+        match slot.promised {
+            Some(promised) if promised == ballot => {
+                slot.since = cx.now;
+                if slot.state == state {
+                    self.keep(number);
+                    self.word_after(from, number, Word::Settled { epoch, ballot, state });
+                } else {
+                    self.pull(number, from, Why::Settle { ballot, state }, ring, cx);
+                }
+            }
+            Some(promised) if promised > ballot => self.word(from, number, Word::Nack { epoch, promised }),
+            _ => {}
+        }
+    }
+
+    /// This node has got the state it was told to settle on.
+    pub(super) fn settled(&mut self, to: NodeId, number: u32, ballot: Ballot, state: Sum) {
+        let Some(slot) = self.slots.get(&number) else { return };
+        if slot.promised == Some(ballot) && slot.state == state {
+            let epoch = slot.view.epoch;
+            self.keep(number);
+            self.word_after(to, number, Word::Settled { epoch, ballot, state });
+        }
+    }
+
+    fn on_settled(&mut self, from: NodeId, number: u32, ballot: Ballot, state: Sum, cx: &mut Ctx<'_>) {
+        let Some(slot) = self.slots.get_mut(&number) else { return };
+        let quorum = slot.view.quorum();
+        let Some(round) = slot.round.as_mut().filter(|round| round.ballot == ballot) else { return };
+        if round.state != Some(state) || round.settled.contains(&from) {
+            return;
+        }
+        round.settled.push(from);
+        if round.settled.len() >= quorum && round.next.is_none() {
+            let found = round.found.clone().map(|(_, next)| next);
+            let next = found.unwrap_or_else(|| Next { members: round.wish.clone(), state });
+            slot.since = cx.now;
+            self.propose_view(number, next, cx);
+        }
+    }
+
+    fn propose_view(&mut self, number: u32, next: Next, cx: &mut Ctx<'_>) {
+        let Some(slot) = self.slots.get_mut(&number) else { return };
+        let epoch = slot.view.epoch;
+        let Some(round) = slot.round.as_mut() else { return };
+        round.next = Some(next.clone());
+        round.again = cx.now.after(AGAIN);
+        let ballot = round.ballot;
+        let members = slot.view.members.clone();
+        for member in members {
+            self.word(member.id, number, Word::Propose { epoch, ballot, next: next.clone() });
+        }
+    }
+
+    fn on_propose(&mut self, from: NodeId, number: u32, ballot: Ballot, next: Next, cx: &mut Ctx<'_>) {
+        let Some(slot) = self.slots.get_mut(&number) else { return };
+        let epoch = slot.view.epoch;
+        if let Some(promised) = slot.promised.filter(|promised| *promised > ballot) {
+            return self.word(from, number, Word::Nack { epoch, promised });
+        }
+        if next.members.is_empty()
+            || next.members.len() > 16
+            || matches!(slot.standing, Standing::Doubting(_))
+        {
+            return;
+        }
+        slot.promised = Some(ballot);
+        slot.accepted = Some((ballot, next));
+        slot.since = cx.now;
+        self.changing.insert(number);
+        self.keep(number);
+        self.word_after(from, number, Word::Accepted { epoch, ballot });
+    }
+
+    fn on_accepted(&mut self, from: NodeId, number: u32, ballot: Ballot) {
+        let Some(slot) = self.slots.get_mut(&number) else { return };
+        let (quorum, lineage, epoch) = (slot.view.quorum(), slot.view.lineage, slot.view.epoch + 1);
+        let old = slot.view.members.clone();
+        let Some(round) = slot.round.as_mut().filter(|round| round.ballot == ballot) else { return };
+        let Some(next) = round.next.clone() else { return };
+        if round.accepted.contains(&from) {
+            return;
+        }
+        round.accepted.push(from);
+        if round.accepted.len() != quorum {
+            return;
+        }
+        let view = View { epoch, lineage, members: next.members };
+        let mut all: Vec<NodeId> = old.iter().chain(&view.members).map(|member| member.id).collect();
+        all.sort_unstable();
+        all.dedup();
+        for id in all {
+            self.word(id, number, Word::View { view: view.clone(), entered: next.state });
+        }
+    }
+
+    fn on_nack(&mut self, number: u32, promised: Ballot, cx: &mut Ctx<'_>) {
+        let Some(slot) = self.slots.get_mut(&number) else { return };
+        if slot.round.as_ref().is_some_and(|round| round.ballot < promised) {
+            slot.round = None;
+            slot.since = cx.now;
+        }
+    }
+
+    /// A view that was decided.
+    fn on_view(&mut self, from: NodeId, number: u32, view: View, entered: Sum, cx: &mut Ctx<'_>) {
+        if view.members.is_empty() || view.members.len() > 16 || view.epoch == 0 {
+            return cx.refuse(super::Refusal::Malformed);
+        }
+        let me = self.me;
+        // A node that lost its disk is not who it was.
+        let mine = match cx.config.rule(Safeguard::Born) {
+            true => view.has(me),
+            false => view.place(me.id).is_some(),
+        };
+        if !mine && view.place(me.id).is_some() {
+            self.word(from, number, Word::Stranger { born: me.born });
+        }
+        match self.slots.get(&number).map(|slot| (slot.view.epoch, slot.view.lineage)) {
+            Some((epoch, lineage)) if epoch >= view.epoch || lineage != view.lineage => return,
+            Some(_) => {}
+            None if !mine => return,
+            None => {
+                let slot = Slot::new(view.clone(), entered, Standing::Behind, cx.now);
+                self.slots.insert(number, slot);
+                self.recount(number, cx.records, cx.config);
+            }
+        }
+        let Some(slot) = self.slots.get_mut(&number) else { return };
+        let learner = slot.learner.filter(|learner| view.place(learner.id).is_none());
+        slot.view = view;
+        slot.entered = entered;
+        (slot.promised, slot.accepted, slot.round, slot.learner) = (None, None, None, learner);
+        (slot.agreed, slot.safe, slot.since) = (0, 0, cx.now);
+        slot.standing = match mine {
+            true if slot.state == entered => Standing::Ready,
+            true if !cx.config.rule(Safeguard::Settle) => Standing::Ready,
+            true => Standing::Behind,
+            false => Standing::Outside,
+        };
+        if slot.standing == Standing::Behind {
+            self.to_pull.insert(number);
+        }
+        self.drop_pulls(number);
+        self.changing.remove(&number);
+        self.moved.insert(number);
+        self.eager.insert(number);
+        self.keep(number);
+    }
+
+    /// A member turned out to be somebody else under the same name.
+    fn on_stranger(&mut self, from: NodeId, born: u32, cx: &mut Ctx<'_>) {
+        if let Some(peer) = self.peers.get_mut(&from) {
+            peer.born = Some(born);
+            self.restless = true;
+            self.tend = self.tend.min(cx.now);
+        }
+    }
+
+    /// Sees to slots whose view is changing: what is stuck is tried again.
+    pub(super) fn hurry(&mut self, cx: &mut Ctx<'_>) {
+        let numbers: Vec<u32> = self.changing.iter().copied().collect();
+        for number in numbers {
+            let Some(slot) = self.slots.get_mut(&number) else {
+                self.changing.remove(&number);
+                continue;
+            };
+            if slot.promised.is_none() && slot.round.is_none() {
+                self.changing.remove(&number);
+                continue;
+            }
+            let place = slot.view.place(self.me.id).unwrap_or(0) as u32;
+            let waited = cx.now.since(slot.since);
+            if let Some(round) = slot.round.as_mut() {
+                if waited > ROUND {
+                    slot.round = None;
+                } else if round.again <= cx.now {
+                    round.again = cx.now.after(AGAIN);
+                    self.repeat_round(number);
+                }
+            } else if slot.standing == Standing::Ready && waited > PATIENCE * (place + 1) {
+                // Whoever began this is gone, or slower than we are.
+                let wish = slot.view.members.clone();
+                self.start_round(number, wish, cx);
+            } else if waited > ROUND && slot.standing == Standing::Behind {
+                // Others may know more.
+                let (epoch, members) = (slot.view.epoch, slot.view.members.clone());
+                slot.since = cx.now;
+                let me = self.me.id;
+                for member in members.iter().filter(|member| member.id != me) {
+                    self.word(member.id, number, Word::Seek { epoch });
+                }
+            }
+        }
+    }
+
+    /// Asks members that have not answered once more.
+    fn repeat_round(&mut self, number: u32) {
+        let Some(slot) = self.slots.get(&number) else { return };
+        let Some(round) = &slot.round else { return };
+        let (epoch, ballot) = (slot.view.epoch, round.ballot);
+        let (done, word): (Vec<NodeId>, Word) = match (&round.next, round.state) {
+            (Some(next), _) => (round.accepted.clone(), Word::Propose { epoch, ballot, next: next.clone() }),
+            (None, Some(state)) => (round.settled.clone(), Word::Settle { epoch, ballot, state }),
+            (None, None) => {
+                (round.frozen.iter().map(|(id, ..)| *id).collect(), Word::Freeze { epoch, ballot })
+            }
+        };
+        let members = slot.view.members.clone();
+        for member in members.iter().filter(|member| !done.contains(&member.id)) {
+            // What this node owes itself comes with its disk.
+            if member.id != self.me.id {
+                self.word(member.id, number, word.clone());
+            }
+        }
+    }
+
+    /// A node is told that it is to become a member.
+    fn on_learn(&mut self, from: NodeId, number: u32, view: View, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        if view.members.is_empty() || view.members.len() > 16 || view.epoch == 0 || view.place(from).is_none()
+        {
+            return cx.refuse(super::Refusal::Malformed);
+        }
+        if view.has(self.me) || self.leaving.is_some() {
+            return;
+        }
+        let known = self.slots.get(&number).map(|slot| (slot.view.epoch, slot.view.lineage));
+        match known {
+            Some((epoch, lineage)) if epoch > view.epoch || lineage != view.lineage => return,
+            Some((epoch, _)) if epoch == view.epoch => {}
+            _ => {
+                if self.slots.get(&number).is_some_and(|slot| slot.view.has(self.me)) {
+                    // Our own view is older: the newer one leaves us out.
+                    self.moved.insert(number);
+                }
+                let epoch = view.epoch;
+                match self.slots.get_mut(&number) {
+                    Some(slot) => {
+                        slot.view = view;
+                        slot.standing = Standing::Outside;
+                        (slot.promised, slot.accepted, slot.round) = (None, None, None);
+                    }
+                    None => {
+                        self.slots.insert(number, Slot::new(view, Sum::default(), Standing::Outside, cx.now));
+                        self.recount(number, cx.records, cx.config);
+                    }
+                }
+                self.changing.remove(&number);
+                self.keep(number);
+                // The view may have been decided with another state; that is asked for when it matters.
+                self.word(from, number, Word::Seek { epoch: epoch.saturating_sub(1) });
+            }
+        }
+        if let Some(slot) = self.slots.get_mut(&number) {
+            slot.since = cx.now;
+        }
+        self.learners.insert(number, from);
+        self.pull_on(ring, cx);
+    }
+
+    fn on_learnt(&mut self, from: NodeId, number: u32, born: u32) {
+        let Some(slot) = self.slots.get_mut(&number) else { return };
+        if let Some(learner) = &mut slot.learner
+            && learner.id == from
+        {
+            *learner = Learner { born: Some(born), ..*learner };
+            self.eager.insert(number);
+        }
+    }
+}
+
+impl Word {
+    /// Returns the epoch it is about.
+    fn epoch(&self) -> u64 {
+        match self {
+            Word::Freeze { epoch, .. }
+            | Word::Frozen { epoch, .. }
+            | Word::Settle { epoch, .. }
+            | Word::Settled { epoch, .. }
+            | Word::Propose { epoch, .. }
+            | Word::Accepted { epoch, .. }
+            | Word::Nack { epoch, .. }
+            | Word::Seek { epoch }
+            | Word::Learnt { epoch, .. }
+            | Word::State { epoch, .. }
+            | Word::Forget { epoch }
+            | Word::Safe { epoch }
+            | Word::Collect { epoch, .. }
+            | Word::Same { epoch, .. } => *epoch,
+            Word::View { view, .. } | Word::Learn { view } => view.epoch,
+            Word::Stranger { .. } => 0,
+        }
+    }
+}

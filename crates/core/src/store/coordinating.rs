@@ -1,0 +1,782 @@
+//! Operations as a member of the view coordinates them: writes, with and without condition.
+//!
+//! Every answer of a member carries the number of the operation, of the attempt and of the item it answers, so that
+//! one that comes late counts for nothing.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::coding::Shared;
+use super::message::{Message, Packet, Response, Step, Verdict, Word};
+use super::op::{Action, Answer, Ask, Change, Condition, Found, Happened, Level, Listed, Name, Trouble};
+use super::record::{Cell, Kind, Origin, Record};
+use super::version::Version;
+use super::view::{Cut, Standing};
+use super::{After, Store};
+use crate::config::Safeguard;
+use crate::contact::Contact;
+use crate::edge::Ctx;
+use crate::id::NodeId;
+use crate::message::Body;
+use crate::overlay::Routes;
+use crate::time::Time;
+
+/// How long an operation waits for its slot to be served here before it is sent elsewhere.
+const WAIT: Duration = Duration::from_millis(300);
+/// Records repaired at a time.
+pub(super) const ITEMS: usize = 200;
+/// The item that brings a member's set up to date; its answer is no answer to the write.
+const HEAD: u8 = 255;
+
+/// One operation under way.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Operation {
+    pub(super) client: Client,
+    pub(super) ask: Box<Ask>,
+    /// The version of what is written without condition. Made by the asker, so that it may ask twice.
+    pub(super) version: Version,
+    pub(super) origin: Origin,
+    pub(super) slot: u32,
+    pub(super) epoch: u64,
+    pub(super) since: Time,
+    pub(super) deadline: Time,
+    pub(super) again: Time,
+    pub(super) attempt: u8,
+    pub(super) rounds: u8,
+    pub(super) stage: Stage,
+    /// What a conditional write that may have been accepted was based on.
+    pub(super) proposed: Option<Version>,
+    /// Why members would not take it.
+    pub(super) trouble: Option<Trouble>,
+}
+
+/// Who wants to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Client {
+    /// This node.
+    Here,
+    /// Another.
+    Peer(Contact),
+}
+
+/// How far an operation has come.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Stage {
+    /// For its turn, or for the slot to be served.
+    Waiting,
+    /// Members are to take records.
+    Writing { items: Vec<Writing>, then: Then },
+    /// Members are to promise a ballot.
+    Preparing { cell: Cell, ballot: Version, heard: Vec<(u8, Option<Record>)>, refused: u16 },
+    /// Members are to tell what they have.
+    Reading { cell: Cell, mine: Option<Record>, heard: Vec<(u8, Option<Record>)>, head: bool },
+    /// Members are to tell the set they have.
+    Listing { name: Name, heard: Vec<(u8, Vec<(Cell, Record)>)> },
+    /// Members are to tell the version they have.
+    Looking { cell: Cell, heard: Vec<(u8, Version)> },
+    /// Members are to tell the keys they have.
+    Walking { after: Cell, limit: u32, heard: Vec<(u8, Vec<Listed>, bool)> },
+}
+
+/// A record on its way to the members.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Writing {
+    pub(super) cell: Cell,
+    pub(super) record: Record,
+    pub(super) set: Option<u64>,
+    pub(super) have: u16,
+    pub(super) refused: u16,
+}
+
+/// What follows when enough members have taken the records.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Then {
+    /// The operation is done.
+    Changed { created: bool, number: Option<i64>, ballot: bool },
+    /// What was read may be told.
+    Tell(Found),
+    /// It failed, but what it saw is settled.
+    Fail(Trouble),
+    /// The set exists now: add to it.
+    Add,
+    /// What was read is settled: begin again.
+    Again,
+}
+
+impl Operation {
+    pub(super) fn wanted(&self, members: usize) -> usize {
+        let quorum = members / 2 + 1;
+        let conditional = !self.is_plain() && !self.is_read();
+        match self.ask.level {
+            Level::One if !conditional => 1,
+            Level::One | Level::Quorum => quorum,
+            Level::All => members,
+        }
+    }
+
+    fn is_read(&self) -> bool {
+        matches!(self.ask.action, Action::Get | Action::Members | Action::Place | Action::Keys { .. })
+    }
+
+    fn is_plain(&self) -> bool {
+        is_plain(&self.ask.action)
+    }
+}
+
+/// Says whether an action is a write that needs no look at what is there.
+pub(super) fn is_plain(action: &Action) -> bool {
+    match action {
+        Action::Add { .. } | Action::Remove { .. } => true,
+        Action::Change { change, condition } => {
+            *condition == Condition::Always && matches!(change, Change::Put { .. } | Change::Delete)
+        }
+        _ => false,
+    }
+}
+
+/// Returns when something that is to stay this long ends.
+pub(super) fn ends(ttl: Option<Duration>, version: Version) -> u64 {
+    ttl.map_or(0, |ttl| {
+        version.wall().saturating_add(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)).max(1)
+    })
+}
+
+impl Store {
+    /// Another node asks this one to coordinate.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one message")]
+    pub(super) fn asked(
+        &mut self,
+        from: Contact,
+        serial: u32,
+        ask: Ask,
+        version: Version,
+        patience: u32,
+        ring: &dyn Routes,
+        cx: &mut Ctx<'_>,
+    ) {
+        let deadline = cx.now.after(Duration::from_millis(patience.into()).min(cx.config.deadline_max));
+        let origin = Origin { node: from.id, serial };
+        self.coordinate(Client::Peer(from), origin, Box::new(ask), version, deadline, ring, cx);
+    }
+
+    /// Coordinates an operation.
+    #[expect(clippy::too_many_arguments, reason = "everything that makes an operation")]
+    pub(super) fn coordinate(
+        &mut self,
+        client: Client,
+        origin: Origin,
+        ask: Box<Ask>,
+        version: Version,
+        deadline: Time,
+        ring: &dyn Routes,
+        cx: &mut Ctx<'_>,
+    ) {
+        let slot = Cut::of(cx.config.slots).slot(ask.name.id);
+        let response = if ask.name.bytes.len() > cx.config.key_max as usize {
+            Some(Response::Failed(Trouble::TooLarge { limit: cx.config.key_max }))
+        } else if self.ops.len() >= cx.config.operations as usize {
+            Some(Response::Failed(Trouble::Busy))
+        } else if self.slots.get(&slot).is_none_or(|slot| slot.standing == Standing::Outside) {
+            Some(Response::Elsewhere)
+        } else if is_plain(&ask.action) && !self.see(version, cx) {
+            Some(Response::Failed(Trouble::ClockOff))
+        } else {
+            None
+        };
+        if let Some(response) = response {
+            return self.respond(client, origin.serial, slot, response, ring, cx);
+        }
+        let mut id = self.nonce() & 0xffff;
+        while self.ops.contains_key(&id) {
+            id = self.nonce() & 0xffff;
+        }
+        let op = Operation {
+            client,
+            ask,
+            version,
+            origin,
+            slot,
+            epoch: 0,
+            since: cx.now,
+            deadline,
+            again: cx.now.after(cx.config.store_retry),
+            attempt: 0,
+            rounds: 0,
+            stage: Stage::Waiting,
+            proposed: None,
+            trouble: None,
+        };
+        // Whatever touches a cell that a conditional operation is about follows that one.
+        let cell = Cell::of(&op.ask.name);
+        let in_line = !op.is_read() && (!op.is_plain() || self.lines.contains_key(&cell));
+        self.ops.insert(id, op);
+        if in_line {
+            let line = self.lines.entry(cell).or_default();
+            line.push_back(id);
+            if line.len() > 1 {
+                return;
+            }
+        }
+        self.begin(id, ring, cx);
+    }
+
+    /// Says how an ask ended to whoever asked.
+    fn respond(
+        &mut self,
+        client: Client,
+        serial: u32,
+        slot: u32,
+        response: Response,
+        ring: &dyn Routes,
+        cx: &mut Ctx<'_>,
+    ) {
+        let members = self.slots.get(&slot).map(|slot| slot.view.members.clone()).unwrap_or_default();
+        let mut contacts: Vec<Contact> =
+            members.iter().filter_map(|member| self.contact(member.id, ring)).collect();
+        if contacts.is_empty() {
+            let middle = Cut::of(cx.config.slots).middle(slot);
+            contacts = ring.replicas(middle, usize::from(cx.config.replicas) + 1);
+        }
+        match client {
+            Client::Here => self.answered(self.me.id, serial, response, contacts, ring, cx),
+            Client::Peer(to) => {
+                let message = Message::Answer { serial, response };
+                cx.send(to, Body::Store(Box::new(Packet { message, contacts })));
+            }
+        }
+    }
+
+    /// Ends an operation and lets the next in line begin.
+    pub(super) fn close(&mut self, id: u32, response: Response, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let Some(op) = self.ops.remove(&id) else { return };
+        let cell = Cell::of(&op.ask.name);
+        let mut next = None;
+        if let Some(line) = self.lines.get_mut(&cell)
+            && let Some(at) = line.iter().position(|waiting| *waiting == id)
+        {
+            line.remove(at);
+            next = line.front().copied().filter(|_| at == 0);
+            if line.is_empty() {
+                self.lines.remove(&cell);
+            }
+        }
+        self.respond(op.client, op.origin.serial, op.slot, response, ring, cx);
+        if let Some(next) = next {
+            self.begin(next, ring, cx);
+        }
+    }
+
+    /// Says that nobody can tell how many have it.
+    pub(super) fn too_few(&self, id: u32, happened: Happened) -> Trouble {
+        let op = self.ops.get(&id);
+        let members = op.and_then(|op| self.slots.get(&op.slot)).map_or(1, |slot| slot.view.members.len());
+        Trouble::TooFewReplicas { acked: 0, wanted: (members / 2 + 1) as u8, happened }
+    }
+
+    pub(super) fn fail(&mut self, id: u32, trouble: Trouble, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        self.close(id, Response::Failed(trouble), ring, cx);
+    }
+
+    pub(super) fn done(&mut self, id: u32, found: Found, acked: usize, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let Some(op) = self.ops.get(&id) else { return };
+        let replicas = self.slots.get(&op.slot).map_or(1, |slot| slot.view.members.len());
+        let wanted = op.wanted(replicas);
+        let answer = Answer {
+            found,
+            acked: acked.max(1) as u8,
+            wanted: wanted as u8,
+            replicas: replicas as u8,
+            hops: 0,
+        };
+        self.close(id, Response::Done(answer), ring, cx);
+    }
+
+    /// Says whether an operation stands first in its line, or in none.
+    fn is_first(&self, id: u32, cell: &Cell) -> bool {
+        self.lines.get(cell).is_none_or(|line| !line.contains(&id) || line.front() == Some(&id))
+    }
+
+    /// Begins an operation, or begins it again: the slot must be served here.
+    pub(super) fn begin(&mut self, id: u32, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let Some(op) = self.ops.get_mut(&id) else { return };
+        op.attempt = op.attempt.wrapping_add(1);
+        op.stage = Stage::Waiting;
+        let Some(slot) = self.slots.get(&op.slot).filter(|slot| slot.serves()) else { return };
+        op.epoch = slot.view.epoch;
+        op.again = cx.now.after(cx.config.store_retry);
+        let (ask, version, origin, number) = (op.ask.clone(), op.version, op.origin, op.slot);
+        let cell = Cell::of(&ask.name);
+        if !self.is_first(id, &cell) {
+            return;
+        }
+        let writes =
+            !matches!(ask.action, Action::Get | Action::Members | Action::Place | Action::Keys { .. });
+        if writes && self.is_clock_off(cx) {
+            return self.fail(id, Trouble::ClockOff, ring, cx);
+        }
+        let Ok(held) = self.held(&cell, cx) else { return self.doubt(number) };
+        match &ask.action {
+            Action::Get => self.read(id, cell, held, false, ring, cx),
+            Action::Members => self.list(id, ask.name.clone(), held, ring, cx),
+            Action::Place => self.stage(id, Stage::Looking { cell, heard: Vec::new() }, ring, cx),
+            Action::Keys { after, limit } => {
+                let after = Cell::of(&Name { id: ask.name.id, bytes: after.clone() });
+                self.stage(id, Stage::Walking { after, limit: *limit, heard: Vec::new() }, ring, cx);
+            }
+            Action::Change { change, .. } if is_plain(&ask.action) => {
+                let created = !held.as_ref().is_some_and(|held| held.is_live(cx.wall));
+                let record = match change {
+                    Change::Put { value, ttl } => {
+                        Record::make(&cell, Kind::Value, version, origin, ends(*ttl, version), value)
+                    }
+                    _ => Record::make(&cell, Kind::Gone, version, origin, 0, &[]),
+                };
+                let then = Then::Changed { created, number: None, ballot: false };
+                self.write_plain(id, cell, record, None, then, held, ring, cx);
+            }
+            Action::Change { .. } => self.prepare_ballot(id, cell, ring, cx),
+            Action::Add { .. } | Action::Remove { .. } => self.change_set(id, &ask, held, ring, cx),
+        }
+    }
+
+    /// Adds to a set, or removes from it.
+    fn change_set(&mut self, id: u32, ask: &Ask, head: Option<Record>, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let Some(op) = self.ops.get(&id) else { return };
+        let (version, origin, number) = (op.version, op.origin, op.slot);
+        let head_cell = Cell::of(&ask.name);
+        let live = head.as_ref().filter(|head| head.is_live(cx.wall));
+        let Some(set) = live.filter(|head| head.kind() == Kind::Set).map(Record::set) else {
+            return match (&ask.action, live) {
+                // The set is made first, if there really is nothing.
+                (Action::Add { .. }, None) => {
+                    let line = self.lines.entry(head_cell.clone()).or_default();
+                    if !line.contains(&id) {
+                        line.push_back(id);
+                    }
+                    if line.front() == Some(&id) {
+                        self.prepare_ballot(id, head_cell, ring, cx);
+                    }
+                }
+                // Before saying no, see what a quorum has.
+                _ => self.read(id, head_cell, head, true, ring, cx),
+            };
+        };
+        let digest = match &ask.action {
+            Action::Add { digest, .. } | Action::Remove { digest } => *digest,
+            _ => return,
+        };
+        let cell = Cell::member(&ask.name, digest);
+        let Ok(held) = self.held(&cell, cx) else { return self.doubt(number) };
+        let there = held.as_ref().is_some_and(|held| held.is_live(cx.wall) && held.set() == set);
+        let mut value = set.to_be_bytes().to_vec();
+        let (record, created) = match &ask.action {
+            Action::Add { value: bytes, ttl, .. } => {
+                let (values, size) = self.set_size(&ask.name, set, cx);
+                if !there && values >= cx.config.set_max {
+                    return self.fail(id, Trouble::TooLarge { limit: cx.config.set_max }, ring, cx);
+                }
+                if !there && size + bytes.len() as u64 > u64::from(cx.config.value_max) {
+                    return self.fail(id, Trouble::TooLarge { limit: cx.config.value_max }, ring, cx);
+                }
+                value.extend_from_slice(bytes);
+                (Record::make(&cell, Kind::Member, version, origin, ends(*ttl, version), &value), !there)
+            }
+            _ => (Record::make(&cell, Kind::MemberGone, version, origin, 0, &value), there),
+        };
+        let then = Then::Changed { created, number: None, ballot: false };
+        self.write_plain(id, cell, record, Some(set), then, held, ring, cx);
+    }
+
+    /// Writes without looking, if nothing greater is known here.
+    #[expect(clippy::too_many_arguments, reason = "everything that makes a write")]
+    fn write_plain(
+        &mut self,
+        id: u32,
+        cell: Cell,
+        record: Record,
+        set: Option<u64>,
+        then: Then,
+        held: Option<Record>,
+        ring: &dyn Routes,
+        cx: &mut Ctx<'_>,
+    ) {
+        if let Some(held) = held
+            && held.rank() > record.rank()
+        {
+            return self.close(id, Response::Outdated(held.version()), ring, cx);
+        }
+        let item = Writing { cell, record, set, have: 0, refused: 0 };
+        self.stage(id, Stage::Writing { items: alloc::vec![item], then }, ring, cx);
+    }
+
+    /// Enters a stage and asks the members.
+    pub(super) fn stage(&mut self, id: u32, stage: Stage, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let Some(op) = self.ops.get_mut(&id) else { return };
+        op.attempt = op.attempt.wrapping_add(1);
+        op.stage = stage;
+        op.again = cx.now.after(cx.config.store_retry);
+        self.ask_members(id, false, ring, cx);
+    }
+
+    /// Asks the members that have not answered. For a read, as many as are needed; everybody if `all`.
+    pub(super) fn ask_members(&mut self, id: u32, all: bool, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let Some(op) = self.ops.get(&id) else { return };
+        let Some(slot) = self.slots.get(&op.slot) else { return };
+        if slot.view.epoch != op.epoch {
+            return;
+        }
+        let (number, epoch, attempt) = (op.slot, op.epoch, op.attempt);
+        let members: Vec<NodeId> = slot.view.members.iter().map(|member| member.id).collect();
+        let wanted = op.wanted(members.len());
+        let mut peers: Vec<usize> = (0..members.len()).filter(|at| members[*at] != self.me.id).collect();
+        let reads = matches!(op.stage, Stage::Reading { .. } | Stage::Listing { .. } | Stage::Walking { .. });
+        if reads && !all {
+            // Whoever answers first; those that owe answers last.
+            peers.sort_by_key(|at| self.is_quiet(members[*at]));
+            peers.truncate(wanted - 1);
+        }
+        let me = members.iter().position(|id| *id == self.me.id);
+        let steps = self.steps(id);
+        for (item, step) in steps {
+            let (nonce, silent) = (nonce(id, attempt, item), self.unanswered(id, item));
+            for at in peers.iter().copied().filter(|at| silent & (1 << at) != 0) {
+                let message = Message::Do { nonce, slot: number, epoch, step: step.clone() };
+                self.send(members[at], message, ring, cx);
+            }
+            if me.is_some_and(|me| silent & (1 << me) != 0) {
+                let (verdict, wait) = self.perform(number, epoch, &step, cx);
+                if wait > self.durable {
+                    self.after.push_back((wait, After::Take(nonce, Box::new(verdict))));
+                } else {
+                    self.take(nonce, self.me.id, verdict, ring, cx);
+                }
+            }
+        }
+    }
+
+    /// Returns what members are to do for an operation, by item.
+    fn steps(&self, id: u32) -> Vec<(u8, Step)> {
+        let Some(op) = self.ops.get(&id) else { return Vec::new() };
+        match &op.stage {
+            Stage::Waiting => Vec::new(),
+            Stage::Writing { items, .. } => items
+                .iter()
+                .enumerate()
+                .map(|(at, item)| {
+                    let record = Shared(item.record.bytes().clone());
+                    (at as u8, Step::Accept { cell: item.cell.clone(), record, set: item.set })
+                })
+                .collect(),
+            Stage::Preparing { cell, ballot, .. } => {
+                alloc::vec![(0, Step::Prepare { cell: cell.clone(), ballot: *ballot })]
+            }
+            Stage::Reading { cell, mine, .. } => {
+                let known = mine.as_ref().map(Record::rank).unwrap_or_default();
+                alloc::vec![(0, Step::Read { cell: cell.clone(), known, brief: false })]
+            }
+            Stage::Listing { name, heard } => {
+                let mut known = super::coding::Sum::default();
+                if let Some((_, mine)) = heard.first() {
+                    mine.iter().for_each(|(_, record)| known.mix(record.sum()));
+                }
+                alloc::vec![(0, Step::List { cell: Cell::of(name), known })]
+            }
+            Stage::Looking { cell, .. } => {
+                alloc::vec![(0, Step::Read { cell: cell.clone(), known: Default::default(), brief: true })]
+            }
+            Stage::Walking { after, limit, .. } => {
+                alloc::vec![(0, Step::Keys { after: after.clone(), limit: *limit })]
+            }
+        }
+    }
+
+    /// Returns the members whose answer to an item is open.
+    fn unanswered(&self, id: u32, item: u8) -> u16 {
+        let Some(op) = self.ops.get(&id) else { return 0 };
+        let heard = |places: &mut dyn Iterator<Item = u8>| places.fold(0, |all: u16, at| all | 1 << at);
+        !match &op.stage {
+            Stage::Waiting => u16::MAX,
+            Stage::Writing { items, .. } => {
+                items.get(usize::from(item)).map_or(u16::MAX, |item| item.have | item.refused)
+            }
+            Stage::Preparing { heard: list, refused, .. } => {
+                heard(&mut list.iter().map(|(at, _)| *at)) | refused
+            }
+            Stage::Reading { heard: list, .. } => heard(&mut list.iter().map(|(at, _)| *at)),
+            Stage::Listing { heard: list, .. } => heard(&mut list.iter().map(|(at, _)| *at)),
+            Stage::Looking { heard: list, .. } => heard(&mut list.iter().map(|(at, _)| *at)),
+            Stage::Walking { heard: list, .. } => heard(&mut list.iter().map(|(at, ..)| *at)),
+        }
+    }
+
+    /// A member has answered.
+    pub(super) fn take(
+        &mut self,
+        number: u32,
+        from: NodeId,
+        verdict: Verdict,
+        ring: &dyn Routes,
+        cx: &mut Ctx<'_>,
+    ) {
+        let (id, attempt, item) = (number >> 16, (number >> 8) as u8, number as u8);
+        let Some(op) = self.ops.get_mut(&id).filter(|op| op.attempt == attempt) else { return };
+        let Some(slot) = self.slots.get(&op.slot) else { return };
+        let (epoch, members) = (slot.view.epoch, slot.view.members.len());
+        let Some(place) = slot.view.place(from).filter(|_| epoch == op.epoch) else { return };
+        let (slot, place) = (op.slot, place as u8);
+        match verdict {
+            Verdict::WrongView(theirs) => {
+                op.again = op.again.min(cx.now.after(super::BUSY));
+                if theirs > epoch {
+                    self.word(from, slot, Word::Seek { epoch });
+                } else if let Some(state) = self.slots.get(&slot) {
+                    let word = Word::View { view: state.view.clone(), entered: state.entered };
+                    self.word(from, slot, word);
+                }
+                return;
+            }
+            Verdict::NotReady => {
+                op.again = op.again.min(cx.now.after(super::BUSY));
+                return;
+            }
+            Verdict::NoSpace => op.trouble = Some(Trouble::NoSpace),
+            Verdict::Ahead => op.trouble = Some(Trouble::ClockOff),
+            Verdict::Refused(version) => {
+                self.see(version, cx);
+            }
+            _ => {}
+        }
+        let Some(op) = self.ops.get_mut(&id) else { return };
+        let wanted = op.wanted(members);
+        match (&mut op.stage, verdict) {
+            (Stage::Writing { items, .. }, verdict) => {
+                if item == HEAD {
+                    // The set is up to date there: the value follows.
+                    return self.ask_members(id, true, ring, cx);
+                }
+                let Some(item) = items.get_mut(usize::from(item)) else { return };
+                match verdict {
+                    Verdict::Taken => item.have |= 1 << place,
+                    Verdict::OtherSet(head) => return self.other_set(id, from, head, ring, cx),
+                    _ => item.refused |= 1 << place,
+                }
+                self.written(id, wanted, members, ring, cx);
+            }
+            (Stage::Preparing { .. }, verdict) => self.prepared(id, place, verdict, members, ring, cx),
+            (_, verdict) => self.heard(id, place, verdict, wanted, ring, cx),
+        }
+    }
+
+    /// A member has another record for the key of a set.
+    fn other_set(
+        &mut self,
+        id: u32,
+        from: NodeId,
+        head: Option<Shared>,
+        ring: &dyn Routes,
+        cx: &mut Ctx<'_>,
+    ) {
+        let Some(op) = self.ops.get(&id) else { return };
+        let cell = Cell::of(&op.ask.name);
+        let theirs = head.and_then(|bytes| Record::read(&cell, &bytes.0).ok()).map(|head| head.rank());
+        let Ok(Some(mine)) = self.held(&cell, cx) else { return };
+        if theirs.unwrap_or_default() < mine.rank() {
+            // It has missed the set.
+            let (nonce, slot, epoch) = (nonce(id, op.attempt, HEAD), op.slot, op.epoch);
+            let step = Step::Accept { cell, record: Shared(mine.bytes().clone()), set: None };
+            self.send(from, Message::Do { nonce, slot, epoch, step }, ring, cx);
+        } else {
+            // We have missed that the set is gone. What was written to it was never seen: a new version may follow.
+            let version = op.version;
+            let held = self.held(&cell, cx).ok().flatten();
+            self.read_head_then_outdate(id, cell, held, version, ring, cx);
+        }
+    }
+
+    /// Looks whether enough members have taken everything, or can not any more.
+    pub(super) fn written(
+        &mut self,
+        id: u32,
+        wanted: usize,
+        members: usize,
+        ring: &dyn Routes,
+        cx: &mut Ctx<'_>,
+    ) {
+        let Some(op) = self.ops.get_mut(&id) else { return };
+        let Stage::Writing { items, then } = &op.stage else { return };
+        let least = items.iter().map(|item| item.have.count_ones() as usize).min().unwrap_or(members);
+        if least >= wanted {
+            let version = items.first().map_or(Version::ZERO, |item| item.record.version());
+            return match then.clone() {
+                Then::Changed { created, number, .. } => {
+                    self.done(id, Found::Changed { version, created, number }, least, ring, cx);
+                }
+                Then::Tell(found) => self.done(id, found, least, ring, cx),
+                Then::Fail(trouble) => self.fail(id, trouble, ring, cx),
+                Then::Add | Then::Again => {
+                    op.proposed = None;
+                    self.begin(id, ring, cx);
+                }
+            };
+        }
+        let possible = items.iter().map(|item| members - item.refused.count_ones() as usize).min();
+        if possible.unwrap_or(members) >= wanted {
+            return;
+        }
+        let taken = items.iter().any(|item| item.have != 0);
+        match then {
+            // Somebody wrote meanwhile: read again.
+            Then::Tell(_) | Then::Again => self.begin(id, ring, cx),
+            Then::Changed { ballot: true, .. } | Then::Fail(_) | Then::Add => {
+                let cell = Cell::of(&op.ask.name);
+                self.prepare_ballot(id, cell, ring, cx);
+            }
+            Then::Changed { .. } if !taken => {
+                let response = match op.trouble {
+                    Some(trouble) => Response::Failed(trouble),
+                    None => Response::Outdated(self.clock.last),
+                };
+                self.close(id, response, ring, cx);
+            }
+            Then::Changed { .. } => {
+                let trouble = match op.trouble {
+                    Some(Trouble::NoSpace) if least == 0 => Trouble::NoSpace,
+                    _ => Trouble::TooFewReplicas {
+                        acked: least as u8,
+                        wanted: wanted as u8,
+                        happened: Happened::Some,
+                    },
+                };
+                self.fail(id, trouble, ring, cx);
+            }
+        }
+    }
+
+    /// The view of slots has changed: operations on them begin again under the new one.
+    pub(super) fn start_over(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let moved = core::mem::take(&mut self.moved);
+        if moved.is_empty() || self.ops.is_empty() {
+            return;
+        }
+        let ids: Vec<u32> =
+            self.ops.iter().filter(|(_, op)| moved.contains(&op.slot)).map(|(id, _)| *id).collect();
+        for id in ids {
+            let Some(op) = self.ops.get_mut(&id) else { continue };
+            let Some(slot) = self.slots.get(&op.slot) else { continue };
+            if slot.standing == Standing::Outside {
+                let response = match op.proposed {
+                    Some(_) => Response::Failed(self.too_few(id, Happened::Unknown)),
+                    None => Response::Elsewhere,
+                };
+                self.close(id, response, ring, cx);
+                continue;
+            }
+            if slot.view.epoch == op.epoch || !slot.serves() {
+                continue;
+            }
+            op.since = cx.now;
+            let conditional =
+                matches!(&op.stage, Stage::Writing { then: Then::Changed { ballot: true, .. }, .. });
+            let plain = matches!(&op.stage, Stage::Writing { then: Then::Changed { ballot: false, .. }, .. });
+            if plain || (conditional && !cx.config.rule(Safeguard::StartOver)) {
+                // The same record once more: it is the same write.
+                op.epoch = slot.view.epoch;
+                op.attempt = op.attempt.wrapping_add(1);
+                if let Stage::Writing { items, .. } = &mut op.stage {
+                    items.iter_mut().for_each(|item| (item.have, item.refused) = (0, 0));
+                }
+                self.ask_members(id, false, ring, cx);
+            } else {
+                self.begin(id, ring, cx);
+            }
+        }
+    }
+
+    /// Goes on with what waits for a slot, or for the clock.
+    pub(super) fn go_on(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let waiting: Vec<u32> = self
+            .ops
+            .iter()
+            .filter(|(_, op)| op.stage == Stage::Waiting && (op.rounds == 0 || op.again <= cx.now))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in waiting {
+            let Some(op) = self.ops.get(&id) else { continue };
+            if self.slots.get(&op.slot).is_some_and(|slot| slot.serves()) {
+                if self.is_first(id, &Cell::of(&op.ask.name)) {
+                    self.begin(id, ring, cx);
+                }
+            } else if op.proposed.is_none() && cx.now.since(op.since) > WAIT {
+                self.close(id, Response::Elsewhere, ring, cx);
+            }
+        }
+        self.ask_again(ring, cx);
+    }
+
+    /// Asks the silent again, and gives up what is late.
+    pub(super) fn repeat(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let due: Vec<u32> = self
+            .ops
+            .iter()
+            .filter(|(_, op)| op.again <= cx.now || op.deadline <= cx.now)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in due {
+            let Some(op) = self.ops.get_mut(&id) else { continue };
+            if op.deadline <= cx.now {
+                self.give_up(id, ring, cx);
+                continue;
+            }
+            op.again = cx.now.after(cx.config.store_retry);
+            let (slot, late) = (op.slot, cx.now.since(op.since) > cx.config.store_retry * 2);
+            let looking = matches!(op.stage, Stage::Looking { .. });
+            if late && let Some(slot) = self.slots.get(&slot) {
+                let open = self.unanswered(id, 0);
+                let members = slot.view.members.clone();
+                for (at, member) in members.iter().enumerate() {
+                    if open & (1 << at) != 0
+                        && let Some(peer) = self.peers.get_mut(&member.id)
+                    {
+                        peer.silent = true;
+                    }
+                }
+            }
+            if looking && late {
+                self.looked(id, true, ring, cx);
+            } else {
+                self.ask_members(id, true, ring, cx);
+            }
+        }
+    }
+
+    /// An operation has run out of time.
+    fn give_up(&mut self, id: u32, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let Some(op) = self.ops.get(&id) else { return };
+        let members = self.slots.get(&op.slot).map_or(1, |slot| slot.view.members.len());
+        let wanted = op.wanted(members) as u8;
+        let (acked, happened) = match &op.stage {
+            Stage::Writing { items, then } => {
+                let least = items.iter().map(|item| item.have.count_ones() as u8).min().unwrap_or(0);
+                match then {
+                    Then::Changed { .. } => (least, Happened::Some),
+                    _ => (least, Happened::No),
+                }
+            }
+            Stage::Reading { heard, .. } => (heard.len() as u8, Happened::No),
+            Stage::Preparing { heard, .. } if op.proposed.is_none() => (heard.len() as u8, Happened::No),
+            _ if op.proposed.is_some() => (0, Happened::Unknown),
+            _ => (0, Happened::No),
+        };
+        let trouble = match op.trouble {
+            Some(trouble) if happened == Happened::No => trouble,
+            _ => Trouble::TooFewReplicas { acked, wanted, happened },
+        };
+        self.fail(id, trouble, ring, cx);
+    }
+}
+
+/// Packs the number of an operation, an attempt and an item.
+pub(super) fn nonce(id: u32, attempt: u8, item: u8) -> u32 {
+    id << 16 | u32::from(attempt) << 8 | u32::from(item)
+}

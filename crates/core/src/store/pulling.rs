@@ -1,0 +1,409 @@
+//! How records of a slot get from one node to another: whoever lacks them pulls.
+//!
+//! The puller says what it has, by sums over parts of the slot; the source sends the parts that differ. Either the puller
+//! then has exactly what the source has, or the greater record of both for every cell.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::Store;
+use super::coding::{Shared, Sum};
+use super::message::{Message, Packet, Step, Word};
+use super::record::{Cell, Record, sum_of};
+use super::view::{Ballot, Cut, PARTS, Standing};
+use crate::contact::Contact;
+use crate::edge::Ctx;
+use crate::id::{Id, NodeId};
+use crate::message::Body;
+use crate::overlay::Routes;
+use crate::records::{Records, Space};
+use crate::time::Time;
+
+/// Slots pulled at the same time.
+const ABREAST: usize = 32;
+/// Bytes of records one page has, about.
+const PAGE: usize = 256 * 1024;
+/// How long a page is waited for.
+const AGAIN: Duration = Duration::from_millis(500);
+/// How often a source is asked for the same page.
+const TRIES: u8 = 6;
+
+/// A slot being pulled.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Pulling {
+    slot: u32,
+    from: NodeId,
+    why: Why,
+    parts: Vec<Sum>,
+    after: Option<Cell>,
+    /// The parts that differ, and what the source has of them.
+    differ: BTreeSet<u16>,
+    seen: BTreeSet<Cell>,
+    again: Time,
+    tries: u8,
+}
+
+/// What a slot is pulled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Why {
+    /// To get the state the epoch began with.
+    CatchUp,
+    /// To become a member.
+    Learn,
+    /// To put the states of the old view together.
+    Merge { ballot: Ballot },
+    /// To get the state that may have been decided on.
+    Adopt { ballot: Ballot },
+    /// Because the proposer said so.
+    Settle { ballot: Ballot, state: Sum },
+    /// Because own records are in doubt.
+    Doubt,
+    /// Because copies differ.
+    Sweep,
+}
+
+impl Why {
+    /// Says whether the puller is to have exactly what the source has.
+    fn is_exact(self) -> bool {
+        matches!(self, Why::CatchUp | Why::Learn | Why::Adopt { .. } | Why::Settle { .. })
+    }
+}
+
+/// Adds up the records of a slot, by part.
+fn sums(number: u32, records: &dyn Records, cut: Cut) -> Vec<Sum> {
+    let mut sums = alloc::vec![Sum::default(); PARTS];
+    let (from, to) = cut.range(number);
+    for space in [Space::Data, Space::Members] {
+        records.scan(space, &from, &to, &mut |key, value| {
+            if let Ok(id) = Id::from_first_bytes(key) {
+                sums[cut.part(id)].mix(sum_of(value));
+            }
+            true
+        });
+    }
+    sums
+}
+
+impl Store {
+    /// Starts to pull a slot from a node.
+    pub(super) fn pull(&mut self, number: u32, from: NodeId, why: Why, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        if self.pulls.values().any(|pull| pull.slot == number && pull.from == from && pull.why == why) {
+            return;
+        }
+        let nonce = self.nonce();
+        let empty =
+            self.slots.get(&number).is_some_and(|slot| slot.records == 0 && slot.state == Sum::default());
+        let parts = if empty { Vec::new() } else { sums(number, cx.records, Cut::of(cx.config.slots)) };
+        let (differ, seen, again) = (BTreeSet::new(), BTreeSet::new(), cx.now.after(AGAIN));
+        let pull = Pulling { slot: number, from, why, parts, after: None, differ, seen, again, tries: 0 };
+        self.pulls.insert(nonce, pull);
+        self.ask_page(nonce, ring, cx);
+    }
+
+    fn ask_page(&mut self, nonce: u32, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let Some(pull) = self.pulls.get_mut(&nonce) else { return };
+        pull.again = cx.now.after(AGAIN);
+        let (to, slot, parts, after) = (pull.from, pull.slot, pull.parts.clone(), pull.after.clone());
+        self.send(to, Message::Pull { nonce, slot, parts, after }, ring, cx);
+    }
+
+    /// What was pulled for an earlier epoch is no longer wanted.
+    pub(super) fn drop_pulls(&mut self, number: u32) {
+        self.pulls.retain(|_, pull| pull.slot != number || matches!(pull.why, Why::Learn));
+    }
+
+    /// Somebody lacks records.
+    pub(super) fn on_pull(
+        &mut self,
+        from: Contact,
+        nonce: u32,
+        number: u32,
+        parts: &[Sum],
+        after: Option<Cell>,
+        cx: &mut Ctx<'_>,
+    ) {
+        let mut page = (0, Sum::default(), false);
+        let (mut differ, mut records, mut more) = (Vec::new(), Vec::new(), false);
+        if let Some(slot) = self.slots.get(&number)
+            && !matches!(slot.standing, Standing::Doubting(_))
+            && (parts.len() == PARTS || parts.is_empty())
+        {
+            page = (slot.view.epoch, slot.state, slot.standing == Standing::Ready);
+            let cut = Cut::of(cx.config.slots);
+            let start = after.as_ref().and_then(Cell::id).map_or(0, |id| cut.part(id));
+            let mut bytes = 0;
+            for part in start..PARTS {
+                // Whoever says nothing has nothing.
+                let theirs = parts.get(part).copied().unwrap_or_default();
+                let (low, high) = cut.span(number, part, part + 1);
+                let mut sum = Sum::default();
+                for space in [Space::Data, Space::Members] {
+                    cx.records.scan(space, &low, &high, &mut |_, value| {
+                        sum.mix(sum_of(value));
+                        true
+                    });
+                }
+                if sum == theirs {
+                    continue;
+                }
+                differ.push(part as u16);
+                for (space, member) in [(Space::Data, false), (Space::Members, true)] {
+                    cx.records.scan(space, &low, &high, &mut |key, value| {
+                        let cell = Cell { member, key: Shared(key.into()) };
+                        let first = part == start;
+                        if first && after.as_ref().is_some_and(|after| cell <= *after) {
+                            return true;
+                        }
+                        if bytes >= PAGE {
+                            more = true;
+                            return false;
+                        }
+                        bytes += key.len() + value.len();
+                        records.push((cell, Shared(value.into())));
+                        true
+                    });
+                }
+                if more {
+                    break;
+                }
+            }
+        }
+        let (epoch, state, ready) = page;
+        let message = Message::Page { nonce, epoch, state, ready, parts: differ, records, more };
+        cx.send(from, Body::Store(Box::new(Packet { message, contacts: Vec::new() })));
+    }
+
+    /// Records have come.
+    pub(super) fn on_page(&mut self, from: NodeId, page: Message, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let Message::Page { nonce, epoch, state, ready, parts, records, more } = page else { return };
+        let Some(mut pull) = self.pulls.remove(&nonce) else { return };
+        let current = match pull.why {
+            Why::Merge { ballot } | Why::Adopt { ballot } | Why::Settle { ballot, .. } => {
+                self.slots.get(&pull.slot).is_some_and(|slot| slot.promised == Some(ballot))
+            }
+            _ => true,
+        };
+        if pull.from != from || !current {
+            return;
+        }
+        let cut = Cut::of(cx.config.slots);
+        let number = pull.slot;
+        let mine = self.slots.get(&number).map_or(0, |slot| slot.view.epoch);
+        if epoch > mine && !matches!(pull.why, Why::Learn) {
+            self.word(from, number, Word::Seek { epoch: mine });
+        }
+        let useful = match pull.why {
+            Why::CatchUp => {
+                let entered = self.slots.get(&number).map(|slot| slot.entered);
+                (ready && epoch == mine) || Some(state) == entered
+            }
+            Why::Learn => ready && epoch >= mine,
+            Why::Sweep | Why::Doubt => ready && epoch == mine,
+            _ => epoch == mine,
+        };
+        if epoch == 0 || !useful {
+            return self.pull_failed(number, pull.why);
+        }
+        pull.differ.extend(parts);
+        pull.after = records.last().map(|(cell, _)| cell.clone()).or(pull.after);
+        for (cell, bytes) in records {
+            let right = cell.id().is_some_and(|id| cut.slot(id) == number);
+            let Ok(record) = Record::read(&cell, &bytes.0) else { continue };
+            if !right {
+                continue;
+            }
+            self.pulled(number, &cell, &record, pull.why, cx);
+            if pull.why.is_exact() {
+                pull.seen.insert(cell);
+            }
+        }
+        if more {
+            pull.tries = 0;
+            self.pulls.insert(nonce, pull);
+            return self.ask_page(nonce, ring, cx);
+        }
+        if pull.why.is_exact() {
+            self.drop_rest(number, &pull, cut, cx);
+        }
+        let state = self.slots.get(&number).map(|slot| (slot.state, slot.entered));
+        let short =
+            pull.why == Why::CatchUp && !ready && state.is_some_and(|(state, entered)| state != entered);
+        if short {
+            // The source changed while we read it.
+            return self.pull_failed(number, pull.why);
+        }
+        self.pull_done(number, pull.why, from, cx);
+    }
+
+    fn pulled(&mut self, number: u32, cell: &Cell, record: &Record, why: Why, cx: &mut Ctx<'_>) {
+        if why == Why::Sweep {
+            // As any other write: it counts only if nothing greater was taken or promised.
+            let epoch = self.slots.get(&number).map_or(0, |slot| slot.view.epoch);
+            let step = Step::Accept { cell: cell.clone(), record: Shared(record.bytes().clone()), set: None };
+            let room = core::mem::replace(&mut self.room, true);
+            let _ = self.perform(number, epoch, &step, cx);
+            self.room = room;
+            return;
+        }
+        let (held, damaged) = match self.held(cell, cx) {
+            Ok(held) => (held, false),
+            Err(_) => (None, true),
+        };
+        let takes = match &held {
+            Some(held) if why.is_exact() => held.rank() != record.rank(),
+            Some(held) => held.rank() < record.rank(),
+            None => true,
+        };
+        if takes {
+            self.clock.last = self.clock.last.max(record.version());
+            if damaged && let Some(slot) = self.slots.get_mut(&number) {
+                // It was not counted when the slot was; the sum it has now is that of whole records.
+                slot.records += u32::from(slot.records == 0);
+            }
+            self.put(number, cell, held.as_ref(), Some(record));
+        }
+    }
+
+    /// Forgets what the source does not have.
+    fn drop_rest(&mut self, number: u32, pull: &Pulling, cut: Cut, cx: &mut Ctx<'_>) {
+        let mut extra = Vec::new();
+        for part in pull.differ.iter().filter(|part| usize::from(**part) < PARTS) {
+            let (from, to) = cut.span(number, usize::from(*part), usize::from(*part) + 1);
+            for (space, member) in [(Space::Data, false), (Space::Members, true)] {
+                cx.records.scan(space, &from, &to, &mut |key, value| {
+                    let cell = Cell { member, key: Shared(key.into()) };
+                    if !pull.seen.contains(&cell) {
+                        extra.push((cell, value.to_vec()));
+                    }
+                    true
+                });
+            }
+        }
+        for (cell, bytes) in extra {
+            let old = Record::read(&cell, &bytes.into()).ok();
+            self.put(number, &cell, old.as_ref(), None);
+        }
+    }
+
+    fn pull_done(&mut self, number: u32, why: Why, from: NodeId, cx: &mut Ctx<'_>) {
+        match why {
+            Why::CatchUp => {
+                let Some(slot) = self.slots.get_mut(&number) else { return };
+                if slot.standing == Standing::Behind {
+                    slot.standing = Standing::Ready;
+                    self.to_pull.remove(&number);
+                    self.moved.insert(number);
+                    self.eager.insert(number);
+                    self.keep(number);
+                }
+            }
+            Why::Learn => {
+                self.to_pull.remove(&number);
+                let Some(slot) = self.slots.get(&number) else { return };
+                if let Some(sponsor) = self.learners.remove(&number) {
+                    let (epoch, born) = (slot.view.epoch, self.me.born);
+                    self.word(sponsor, number, Word::Learnt { epoch, born });
+                }
+            }
+            Why::Merge { ballot } | Why::Adopt { ballot } => self.merged(from, number, ballot, cx),
+            Why::Settle { ballot, state } => self.settled(from, number, ballot, state),
+            Why::Doubt => {
+                let Some(slot) = self.slots.get_mut(&number) else { return };
+                let Standing::Doubting(mut heard) = slot.standing else { return };
+                if let Some(place) = slot.view.place(from) {
+                    heard |= 1 << place;
+                }
+                let enough = heard.count_ones() as usize >= slot.view.quorum();
+                slot.standing = if enough { Standing::Ready } else { Standing::Doubting(heard) };
+                if enough {
+                    self.to_pull.remove(&number);
+                    self.moved.insert(number);
+                }
+                self.keep(number);
+            }
+            Why::Sweep => {}
+        }
+    }
+
+    fn pull_failed(&mut self, number: u32, why: Why) {
+        match why {
+            // Another source is tried in a while.
+            Why::CatchUp | Why::Doubt | Why::Learn => {
+                self.to_pull.insert(number);
+            }
+            Why::Merge { .. } | Why::Adopt { .. } => {
+                // Its member is not what it was: begin again.
+                if let Some(slot) = self.slots.get_mut(&number) {
+                    slot.round = None;
+                }
+            }
+            Why::Settle { .. } | Why::Sweep => {}
+        }
+    }
+
+    /// Goes on with pulls that got no answer, and starts those that wait.
+    pub(super) fn pull_on(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let late: Vec<u32> =
+            self.pulls.iter().filter(|(_, pull)| pull.again <= cx.now).map(|(nonce, _)| *nonce).collect();
+        for nonce in late {
+            let Some(pull) = self.pulls.get_mut(&nonce) else { continue };
+            pull.tries += 1;
+            let (number, why, from, tries) = (pull.slot, pull.why, pull.from, pull.tries);
+            if tries >= TRIES || self.is_down(from) {
+                self.pulls.remove(&nonce);
+                self.pull_failed(number, why);
+            } else {
+                self.ask_page(nonce, ring, cx);
+            }
+        }
+        let busy: BTreeSet<u32> = self.pulls.values().map(|pull| pull.slot).collect();
+        let learning = self.learners.keys().copied();
+        let waiting: Vec<u32> = self.to_pull.iter().copied().chain(learning).collect();
+        for number in waiting {
+            if self.pulls.len() >= ABREAST {
+                break;
+            }
+            if busy.contains(&number) {
+                continue;
+            }
+            let Some(slot) = self.slots.get(&number) else {
+                self.to_pull.remove(&number);
+                self.learners.remove(&number);
+                continue;
+            };
+            if slot.promised.is_some() {
+                continue;
+            }
+            let why = match slot.standing {
+                Standing::Behind => Why::CatchUp,
+                Standing::Doubting(_) => Why::Doubt,
+                Standing::Outside if self.learners.contains_key(&number) => Why::Learn,
+                _ => {
+                    self.to_pull.remove(&number);
+                    self.learners.remove(&number);
+                    continue;
+                }
+            };
+            let heard = if let Standing::Doubting(heard) = slot.standing { heard } else { 0 };
+            let sources: Vec<NodeId> = slot
+                .view
+                .members
+                .iter()
+                .enumerate()
+                .filter(|(at, member)| member.id != self.me.id && heard & (1 << at) == 0)
+                .map(|(_, member)| member.id)
+                .filter(|id| !self.is_down(*id))
+                .collect();
+            if sources.is_empty() {
+                continue;
+            }
+            let from = match why {
+                Why::Learn => self.learners.get(&number).copied().unwrap_or(sources[0]),
+                _ => sources[(cx.dice.roll() % sources.len() as u64) as usize],
+            };
+            self.pull(number, from, why, ring, cx);
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! One step of an operation at one member of a view: promise, accept, tell.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::coding::{Shared, Sum};
+use super::message::{Message, Packet, Step, Verdict};
+use super::op::{Listed, Name};
+use super::record::{Cell, Kind, Rank, Record};
+use super::version::Version;
+use super::view::{Cut, Standing};
+use super::{After, SetSize, Store};
+use crate::config::Safeguard;
+use crate::contact::Contact;
+use crate::edge::Ctx;
+use crate::id::Id;
+use crate::message::Body;
+use crate::records::{Space, Write};
+
+/// Bytes of records one answer may have.
+pub(super) const ANSWER_MAX: usize = 512 * 1024;
+/// Keys one answer may have.
+pub(super) const KEYS_MAX: u32 = 1000;
+/// Sets whose size is remembered.
+const SIZES_MAX: usize = 256;
+
+impl Store {
+    /// A coordinator wants a step done here.
+    pub(super) fn on_do(
+        &mut self,
+        from: Contact,
+        nonce: u32,
+        slot: u32,
+        epoch: u64,
+        step: Step,
+        cx: &mut Ctx<'_>,
+    ) {
+        let (verdict, wait) = self.perform(slot, epoch, &step, cx);
+        if let Verdict::WrongView(mine) = verdict
+            && mine < epoch
+        {
+            self.word(from.id, slot, super::Word::Seek { epoch: mine });
+        }
+        let message = Message::Did { nonce, verdict };
+        if wait > self.durable {
+            self.after.push_back((wait, After::Tell(from, Box::new(message))));
+        } else {
+            cx.send(from, Body::Store(Box::new(Packet { message, contacts: Vec::new() })));
+        }
+    }
+
+    /// Does a step. Returns what came of it, and the ticket that must be durable before anybody is told.
+    pub(super) fn perform(
+        &mut self,
+        number: u32,
+        epoch: u64,
+        step: &Step,
+        cx: &mut Ctx<'_>,
+    ) -> (Verdict, u64) {
+        let Some(slot) = self.slots.get(&number) else { return (Verdict::WrongView(0), 0) };
+        if slot.view.epoch != epoch || slot.standing == Standing::Outside {
+            return (Verdict::WrongView(slot.view.epoch), 0);
+        }
+        let frozen = slot.promised.is_some() && cx.config.rule(Safeguard::Freeze);
+        let behind = slot.standing != Standing::Ready && cx.config.rule(Safeguard::CatchUp);
+        if frozen || behind {
+            return (Verdict::NotReady, 0);
+        }
+        let cell = match step {
+            Step::Accept { cell, .. }
+            | Step::Prepare { cell, .. }
+            | Step::Read { cell, .. }
+            | Step::List { cell, .. } => cell,
+            Step::Keys { after, limit } => return (self.keys(number, after, *limit, cx), 0),
+        };
+        if cell.id().is_none_or(|id| Cut::of(cx.config.slots).slot(id) != number) || cell.name().is_none() {
+            return (Verdict::Malformed, 0);
+        }
+        let Ok(held) = self.held(cell, cx) else {
+            self.doubt(number);
+            return (Verdict::NotReady, 0);
+        };
+        let settled = match cx.config.rule(Safeguard::SyncFirst) {
+            true => self.unsynced.get(cell).copied().unwrap_or(0),
+            false => 0,
+        };
+        match step {
+            Step::Accept { record, set, .. } => self.accept(number, cell, record, *set, held, cx),
+            Step::Prepare { ballot, .. } => self.prepare(number, cell, *ballot, held, cx),
+            Step::Read { known, brief, .. } => {
+                let rank = held.as_ref().map_or(Rank::default(), Record::rank);
+                let verdict = match (rank == *known, brief) {
+                    (true, false) => Verdict::Same,
+                    (false, false) => Verdict::Holds(held.map(|record| Shared(record.bytes().clone()))),
+                    (_, true) => Verdict::Ranked(rank),
+                };
+                (verdict, settled)
+            }
+            Step::List { known, .. } => {
+                let Some(name) = cell.name() else { return (Verdict::Malformed, 0) };
+                let (records, sum, bytes) = self.set_of(&name, held, cx);
+                let newest = self.unsynced.iter().filter(|(cell, _)| cell.name().as_ref() == Some(&name));
+                let wait = newest.map(|(_, ticket)| *ticket).max().unwrap_or(0);
+                match sum == *known {
+                    true => (Verdict::Same, wait),
+                    false if bytes > ANSWER_MAX => (Verdict::NotReady, 0),
+                    false => (Verdict::Listed(records), wait),
+                }
+            }
+            Step::Keys { .. } => (Verdict::Malformed, 0),
+        }
+    }
+
+    fn accept(
+        &mut self,
+        number: u32,
+        cell: &Cell,
+        record: &Shared,
+        set: Option<u64>,
+        held: Option<Record>,
+        cx: &mut Ctx<'_>,
+    ) -> (Verdict, u64) {
+        let Ok(record) = Record::read(cell, &record.0) else { return (Verdict::Malformed, 0) };
+        if !self.room && !matches!(record.kind(), Kind::Gone | Kind::MemberGone) {
+            return (Verdict::NoSpace, 0);
+        }
+        if !self.see(record.version(), cx) {
+            return (Verdict::Ahead, 0);
+        }
+        if let Some(set) = set {
+            let Some(name) = cell.name() else { return (Verdict::Malformed, 0) };
+            let Ok(head) = self.held(&Cell::of(&name), cx) else {
+                self.doubt(number);
+                return (Verdict::NotReady, 0);
+            };
+            if !head.as_ref().is_some_and(|head| head.kind() == Kind::Set && head.set() == set) {
+                return (Verdict::OtherSet(head.map(|head| Shared(head.bytes().clone()))), 0);
+            }
+        }
+        let sync = cx.config.rule(Safeguard::SyncFirst);
+        let rank = held.as_ref().map_or(Rank::default(), Record::rank);
+        if rank == record.rank() {
+            return (Verdict::Taken, if sync { self.unsynced.get(cell).copied().unwrap_or(0) } else { 0 });
+        }
+        let promised = self.promise(number, cell, cx);
+        let bound = if cx.config.rule(Safeguard::Promises) { promised } else { Version::ZERO };
+        if record.version() < bound || record.rank() < rank {
+            return (Verdict::Refused(promised.max(rank.version)), 0);
+        }
+        self.put(number, cell, held.as_ref(), Some(&record));
+        if promised > Version::ZERO {
+            self.writes.push(Write { space: Space::Promises, key: promise_key(cell), value: None });
+        }
+        (Verdict::Taken, if sync { self.this_ticket() } else { 0 })
+    }
+
+    fn prepare(
+        &mut self,
+        number: u32,
+        cell: &Cell,
+        ballot: Version,
+        held: Option<Record>,
+        cx: &mut Ctx<'_>,
+    ) -> (Verdict, u64) {
+        if !self.see(ballot, cx) {
+            return (Verdict::Ahead, 0);
+        }
+        let greatest =
+            self.promise(number, cell, cx).max(held.as_ref().map_or(Version::ZERO, Record::version));
+        if ballot <= greatest {
+            return (Verdict::Refused(greatest), 0);
+        }
+        let epoch = self.slots.get(&number).map_or(0, |slot| slot.view.epoch);
+        let mut value = Vec::with_capacity(16);
+        value.extend_from_slice(&epoch.to_be_bytes());
+        value.extend_from_slice(&ballot.0.to_be_bytes());
+        let (key, value) = (promise_key(cell), Some(value.into()));
+        self.writes.push(Write { space: Space::Promises, key, value });
+        (Verdict::Promised(held.map(|record| Shared(record.bytes().clone()))), self.this_ticket())
+    }
+
+    /// Returns the ballot promised for a cell. Promises belong to their epoch: an operation of an earlier one can not
+    /// come back.
+    fn promise(&self, number: u32, cell: &Cell, cx: &Ctx<'_>) -> Version {
+        let key = promise_key(cell);
+        let fresh = self.writes.iter().rev().find(|write| write.space == Space::Promises && write.key == key);
+        let bytes = match fresh {
+            Some(write) => write.value.clone(),
+            None => cx.records.read(Space::Promises, &key),
+        };
+        let Some(bytes) = bytes else { return Version::ZERO };
+        let half = |at: usize| {
+            bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u64::from_be_bytes(*bytes))
+        };
+        let epoch = self.slots.get(&number).map_or(0, |slot| slot.view.epoch);
+        if half(0) == epoch { Version(half(8)) } else { Version::ZERO }
+    }
+
+    /// A record turned out to be damaged: nothing of the slot is served before a quorum of others has been heard.
+    pub(super) fn doubt(&mut self, number: u32) {
+        if let Some(slot) = self.slots.get_mut(&number)
+            && slot.standing == Standing::Ready
+        {
+            slot.standing = Standing::Doubting(0);
+            self.to_pull.insert(number);
+            self.keep(number);
+        }
+    }
+
+    /// Returns the records that make up the set of a key, the key's own first; their sum; their bytes.
+    pub(super) fn set_of(
+        &self,
+        name: &Name,
+        head: Option<Record>,
+        cx: &Ctx<'_>,
+    ) -> (Vec<(Cell, Shared)>, Sum, usize) {
+        let (mut records, mut sum, mut bytes) = (Vec::new(), Sum::default(), 0);
+        let Some(head) = head else { return (records, sum, bytes) };
+        sum.mix(head.sum());
+        records.push((Cell::of(name), Shared(head.bytes().clone())));
+        if head.kind() != Kind::Set {
+            return (records, sum, bytes);
+        }
+        self.each_member(name, cx, |cell, record| {
+            if record.set() == head.set() {
+                sum.mix(record.sum());
+                bytes += record.bytes().len() + cell.key.0.len();
+                records.push((cell, Shared(record.bytes().clone())));
+            }
+        });
+        (records, sum, bytes)
+    }
+
+    fn each_member(&self, name: &Name, cx: &Ctx<'_>, mut each: impl FnMut(Cell, Record)) {
+        let from = Cell::members(name);
+        let mut to = from.clone();
+        to.extend_from_slice(&[0xff; 17]);
+        cx.records.scan(Space::Members, &from, &to, &mut |key, value| {
+            // A longer name could begin with the same bytes only if its length did too.
+            let cell = Cell { member: true, key: Shared(key.into()) };
+            if key.len() == from.len() + 16
+                && let Ok(record) = Record::read(&cell, &value.into())
+            {
+                each(cell, record);
+            }
+            true
+        });
+    }
+
+    /// Returns how large a set is here.
+    pub(super) fn set_size(&mut self, name: &Name, set: u64, cx: &Ctx<'_>) -> (u32, u64) {
+        let head = Cell::of(name);
+        if let Some(size) = self.sizes.get(&head)
+            && size.set == set
+        {
+            return (size.values, size.bytes);
+        }
+        let (mut values, mut bytes) = (0, 0);
+        self.each_member(name, cx, |_, record| {
+            if record.set() == set && record.kind() == Kind::Member {
+                values += 1;
+                bytes += record.member_value().len() as u64;
+            }
+        });
+        if self.sizes.len() >= SIZES_MAX {
+            self.sizes.pop_first();
+        }
+        self.sizes.insert(head, SetSize { set, values, bytes });
+        (values, bytes)
+    }
+
+    fn keys(&self, number: u32, after: &Cell, limit: u32, cx: &Ctx<'_>) -> Verdict {
+        let (start, end) = Cut::of(cx.config.slots).range(number);
+        let mut from = after.key.0.to_vec();
+        // The next key there can be.
+        from.push(0);
+        let from = from.max(start);
+        let limit = limit.clamp(1, KEYS_MAX) as usize;
+        let (mut keys, mut more, mut bytes) = (Vec::new(), false, 0);
+        cx.records.scan(Space::Data, &from, &end, &mut |key, value| {
+            let cell = Cell { member: false, key: Shared(key.into()) };
+            let (Ok(record), Some(id)) = (Record::read(&cell, &value.into()), Id::from_first_bytes(key).ok())
+            else {
+                return true;
+            };
+            if keys.len() == limit || bytes > ANSWER_MAX {
+                more = true;
+                return false;
+            }
+            bytes += key.len() + 40;
+            keys.push(Listed {
+                name: Name { id, bytes: key[16..].to_vec() },
+                version: record.version(),
+                is_set: record.kind() == Kind::Set,
+                // A key without a value is told too: another member may have an older record of it.
+                expires: if record.kind() == Kind::Gone { Some(0) } else { record.ends() },
+            });
+            true
+        });
+        Verdict::Keys(keys, more)
+    }
+}
+
+/// Where the promise for a cell is kept.
+fn promise_key(cell: &Cell) -> crate::records::Bytes {
+    let mut key = Vec::with_capacity(1 + cell.key.0.len());
+    key.push(u8::from(cell.member));
+    key.extend_from_slice(&cell.key.0);
+    key.into()
+}

@@ -1,0 +1,283 @@
+//! Views: who holds a slot, and what one node knows about it.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use minicbor::{Decode, Encode};
+
+use super::coding::Sum;
+use crate::id::{Id, Key, NodeId};
+use crate::time::Time;
+
+/// A holder: a node, and the disk it has. A node that lost its disk is another member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+pub struct Member {
+    /// The node.
+    #[n(0)]
+    pub id: NodeId,
+    /// A number made when its disk was empty.
+    #[n(1)]
+    pub born: u32,
+}
+
+/// Who holds a slot. Epochs of one slot follow one another; of two successive ones, one has at most one member more.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+pub struct View {
+    /// Counts up.
+    #[n(0)]
+    pub epoch: u64,
+    /// Made when the cluster was: views of different lineages have nothing to do with each other.
+    #[n(1)]
+    pub lineage: u64,
+    /// The holders, nearest to the middle of the slot first. At most 16.
+    #[n(2)]
+    pub members: Vec<Member>,
+}
+
+impl View {
+    /// Returns how many members are more than half.
+    pub fn quorum(&self) -> usize {
+        self.members.len() / 2 + 1
+    }
+
+    /// Returns the place of a node in the view.
+    pub fn place(&self, id: NodeId) -> Option<usize> {
+        self.members.iter().position(|member| member.id == id)
+    }
+
+    /// Says whether this very disk is in the view.
+    pub fn has(&self, member: Member) -> bool {
+        self.members.contains(&member)
+    }
+}
+
+/// Orders the attempts to change a view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+pub struct Ballot {
+    /// Counts up.
+    #[n(0)]
+    pub round: u32,
+    /// Who tries.
+    #[n(1)]
+    pub node: NodeId,
+}
+
+/// What follows an epoch: its members, and the state they begin with.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+pub struct Next {
+    /// The members.
+    #[n(0)]
+    pub members: Vec<Member>,
+    /// The sum of the records.
+    #[n(1)]
+    pub state: Sum,
+}
+
+/// What a node is for a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+pub enum Standing {
+    /// A member that has caught up with its epoch.
+    #[n(0)]
+    Ready,
+    /// A member that has yet to get the state its epoch began with.
+    #[n(1)]
+    Behind,
+    /// A member that does not trust its own records and gets them from a quorum of others. Holds who has been heard.
+    #[n(2)]
+    Doubting(#[n(0)] u16),
+    /// Not a member: about to become one, or no longer.
+    #[n(3)]
+    Outside,
+}
+
+/// One slot, as one node knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Slot {
+    pub(crate) view: View,
+    /// The state the epoch began with.
+    pub(crate) entered: Sum,
+    /// The greatest ballot promised for the successor of the epoch. If there is one, nothing is served.
+    pub(crate) promised: Option<Ballot>,
+    pub(crate) accepted: Option<(Ballot, Next)>,
+    pub(crate) standing: Standing,
+    /// The sum of all records, and how many there are.
+    pub(crate) state: Sum,
+    pub(crate) records: u32,
+    /// The oldest of the records that stand for nothing, or an older one.
+    pub(crate) grave: Option<super::version::Version>,
+    /// When something last happened about the view.
+    pub(crate) since: Time,
+    /// The attempt of this node to change the view.
+    pub(crate) round: Option<Box<Round>>,
+    /// Who is to become a member, and whether it has the records.
+    pub(crate) learner: Option<Learner>,
+    /// Members that said they have the very same state, since it last changed.
+    pub(crate) agreed: u16,
+    /// Members that have caught up with an epoch we are not in.
+    pub(crate) safe: u16,
+}
+
+/// A node that is to become a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Learner {
+    pub(crate) id: NodeId,
+    /// Its disk, once it has the records.
+    pub(crate) born: Option<u32>,
+    pub(crate) told: Time,
+}
+
+/// An attempt to change a view.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Round {
+    pub(crate) ballot: Ballot,
+    /// The members this node wants; what was accepted before goes first.
+    pub(crate) wish: Vec<Member>,
+    /// Who has promised, its state then, and whether that counts: it had caught up.
+    pub(crate) frozen: Vec<(NodeId, Sum, bool)>,
+    /// What was accepted before, under the greatest ballot.
+    pub(crate) found: Option<(Ballot, Next)>,
+    /// Whose state is being put together with ours.
+    pub(crate) merging: Vec<NodeId>,
+    /// The state that a quorum is to have.
+    pub(crate) state: Option<Sum>,
+    pub(crate) settled: Vec<NodeId>,
+    pub(crate) next: Option<Next>,
+    pub(crate) accepted: Vec<NodeId>,
+    pub(crate) again: Time,
+}
+
+impl Slot {
+    pub(crate) fn new(view: View, entered: Sum, standing: Standing, now: Time) -> Slot {
+        Slot {
+            view,
+            entered,
+            promised: None,
+            accepted: None,
+            standing,
+            state: Sum::default(),
+            records: 0,
+            grave: None,
+            since: now,
+            round: None,
+            learner: None,
+            agreed: 0,
+            safe: 0,
+        }
+    }
+
+    /// Says whether operations are served.
+    pub(crate) fn serves(&self) -> bool {
+        self.standing == Standing::Ready && self.promised.is_none()
+    }
+
+    /// Returns what is kept of it on the disk.
+    pub(crate) fn kept(&self) -> Kept {
+        Kept {
+            view: self.view.clone(),
+            entered: self.entered,
+            promised: self.promised,
+            accepted: self.accepted.clone(),
+            standing: self.standing,
+        }
+    }
+}
+
+/// What is kept of a slot on the disk.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct Kept {
+    #[n(0)]
+    pub(crate) view: View,
+    #[n(1)]
+    pub(crate) entered: Sum,
+    #[n(2)]
+    pub(crate) promised: Option<Ballot>,
+    #[n(3)]
+    pub(crate) accepted: Option<(Ballot, Next)>,
+    #[n(4)]
+    pub(crate) standing: Standing,
+}
+
+/// How the ring is cut into slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cut {
+    bits: u32,
+}
+
+/// Longer than any key on the disk.
+const BEYOND: usize = 64 * 1024 + 64;
+
+/// Parts of a slot that are compared on their own.
+pub(crate) const PARTS: usize = 64;
+
+impl Cut {
+    pub(crate) fn of(slots: u32) -> Cut {
+        Cut { bits: slots.trailing_zeros() }
+    }
+
+    pub(crate) fn count(self) -> u32 {
+        1 << self.bits
+    }
+
+    /// Returns the slot of a key.
+    pub(crate) fn slot(self, key: Key) -> u32 {
+        if self.bits == 0 { 0 } else { (key.value() >> (128 - self.bits)) as u32 }
+    }
+
+    /// Returns the first id of a slot.
+    pub(crate) fn start(self, slot: u32) -> Id {
+        if self.bits == 0 { Id::ZERO } else { Id::new(u128::from(slot) << (128 - self.bits)) }
+    }
+
+    /// Returns the id in the middle of a slot: whoever is nearest to it holds the slot.
+    pub(crate) fn middle(self, slot: u32) -> Id {
+        self.start(slot).plus(1 << (127 - self.bits))
+    }
+
+    /// Returns where the keys of a slot begin and end on the disk.
+    pub(crate) fn range(self, slot: u32) -> (Vec<u8>, Vec<u8>) {
+        self.span(slot, 0, PARTS)
+    }
+
+    /// Returns which part of its slot a key is in.
+    pub(crate) fn part(self, key: Key) -> usize {
+        (key.value() << self.bits >> 122) as usize
+    }
+
+    /// Returns where the keys of some parts of a slot begin and end on the disk.
+    pub(crate) fn span(self, slot: u32, from: usize, to: usize) -> (Vec<u8>, Vec<u8>) {
+        let step = 1u128 << (122 - self.bits);
+        let start = self.start(slot);
+        let end = start.value().wrapping_add(step.wrapping_mul(to as u128));
+        let end = if to > 0 && end <= start.value() {
+            // The end of the ring: beyond every id.
+            alloc::vec![0xff; BEYOND]
+        } else {
+            Id::new(end).to_bytes().to_vec()
+        };
+        (start.plus(step * from as u128).to_bytes().to_vec(), end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_and_parts_cover_the_ring() {
+        for slots in [1, 2, 16, 4096, 65_536] {
+            let cut = Cut::of(slots);
+            assert_eq!(cut.count(), slots);
+            for key in [Id::ZERO, Id::new(1), Id::MAX, Id::new(1 << 127), Id::new(0x1234_5678 << 96)] {
+                let slot = cut.slot(key);
+                let (from, to) = cut.range(slot);
+                let mut bytes = key.to_bytes().to_vec();
+                bytes.push(b'k');
+                assert!(from <= bytes && bytes < to, "{slots} {key:?}");
+                let part = cut.part(key);
+                let (from, to) = cut.span(slot, part, part + 1);
+                assert!(from <= bytes && bytes < to, "{slots} {key:?} part {part}");
+            }
+            assert_eq!(cut.slot(cut.middle(slots - 1)), slots - 1);
+        }
+    }
+}

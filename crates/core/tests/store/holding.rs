@@ -1,0 +1,191 @@
+//! Who holds what: views grow, move, shrink; what was acknowledged stays.
+
+use std::time::Duration;
+
+use kringle_core::edge::{Command, Failure};
+use kringle_core::store::op::{Action, Happened, Level, Trouble};
+
+use crate::cluster::*;
+
+fn keys() -> Vec<String> {
+    (0..40).map(|n| format!("key {n}")).collect()
+}
+
+fn fill(cluster: &mut Cluster) {
+    for key in keys() {
+        cluster.put(0, &key, &format!("value of {key}"));
+    }
+}
+
+fn all_there(cluster: &mut Cluster, node: usize) {
+    for key in keys() {
+        assert_eq!(cluster.get(node, &key), Some(format!("value of {key}")), "{key}");
+    }
+}
+
+#[test]
+fn views_grow_with_the_cluster_and_no_further() {
+    for count in 1..=6 {
+        let cluster = Cluster::ready(count);
+        let copies = count.min(3);
+        for (_, members, serving) in cluster.views() {
+            assert_eq!((members, serving), (copies, copies), "{count} nodes");
+        }
+    }
+}
+
+#[test]
+fn a_dead_member_is_replaced_and_nothing_is_lost() {
+    let mut cluster = Cluster::ready(5);
+    fill(&mut cluster);
+    for dead in [1, 2] {
+        cluster.crash(dead);
+        cluster.run(Duration::from_secs(3));
+        assert!(cluster.views().iter().all(|(_, members, serving)| (*members, *serving) == (3, 3)));
+        all_there(&mut cluster, 0);
+    }
+    cluster.crash(0);
+    cluster.run(Duration::from_secs(3));
+    all_there(&mut cluster, 3);
+}
+
+#[test]
+fn one_at_a_time_all_nodes_are_replaced() {
+    let mut cluster = Cluster::ready(5);
+    fill(&mut cluster);
+    for round in 0..10 {
+        let node = round % 5;
+        cluster.crash(node);
+        cluster.run(Duration::from_secs(2));
+        cluster.restart(node);
+        cluster.run(Duration::from_secs(2));
+        all_there(&mut cluster, (node + 1) % 5);
+    }
+}
+
+#[test]
+fn a_node_that_lost_its_disk_is_a_new_member() {
+    let mut cluster = Cluster::ready(3);
+    fill(&mut cluster);
+    for node in [2, 0, 1] {
+        cluster.crash(node);
+        cluster.forget(node);
+        cluster.run(Duration::from_millis(100));
+        cluster.restart(node);
+        cluster.run(Duration::from_secs(5));
+        assert!(cluster.views().iter().all(|(_, members, serving)| (*members, *serving) == (3, 3)));
+    }
+    all_there(&mut cluster, 0);
+}
+
+#[test]
+fn all_nodes_crash_and_come_back_with_what_was_synced() {
+    let mut cluster = Cluster::ready(4);
+    fill(&mut cluster);
+    for node in 0..4 {
+        cluster.crash(node);
+    }
+    for node in 0..4 {
+        cluster.restart(node);
+    }
+    cluster.run(Duration::from_secs(3));
+    all_there(&mut cluster, 2);
+}
+
+#[test]
+fn nothing_is_acknowledged_before_it_is_durable() {
+    let mut cluster = Cluster::ready(3);
+    // The bound of the clock is durable, too.
+    cluster.put(0, "k", "before");
+    cluster.sync = false;
+    let request = cluster.ask(0, "k", put("v"), Level::Quorum);
+    cluster.run(Duration::from_secs(1));
+    assert!(cluster.replies.iter().all(|(id, _)| *id != request));
+    cluster.sync_disk(0);
+    cluster.run(Duration::from_millis(100));
+    assert!(cluster.replies.iter().all(|(id, _)| *id != request), "one of three is not enough");
+    cluster.sync_disk(1);
+    cluster.run(Duration::from_millis(100));
+    assert!(cluster.replies.iter().any(|(id, reply)| *id == request && reply.is_ok()));
+}
+
+#[test]
+fn a_minority_says_so() {
+    let mut cluster = Cluster::ready(3);
+    fill(&mut cluster);
+    cluster.crash(1);
+    cluster.crash(2);
+    let failed = trouble(cluster.act(0, "key 1", put("new")));
+    assert!(
+        matches!(failed, Trouble::TooFewReplicas { acked: 1, wanted: 2, happened: Happened::Some }),
+        "{failed:?}"
+    );
+    let failed = trouble(cluster.act(0, "key 2", Action::Get));
+    assert!(matches!(failed, Trouble::TooFewReplicas { wanted: 2, .. }), "{failed:?}");
+    let request = cluster.ask(0, "key 2", Action::Get, Level::One);
+    assert_eq!(value(cluster.finish(request).unwrap()).unwrap().bytes, b"value of key 2");
+    cluster.restart(1);
+    cluster.run(Duration::from_secs(1));
+    assert_eq!(cluster.get(1, "key 2").as_deref(), Some("value of key 2"));
+}
+
+#[test]
+fn whoever_leaves_hands_its_copies_over_first() {
+    let mut cluster = Cluster::ready(5);
+    fill(&mut cluster);
+    for node in [4, 3, 2, 1] {
+        let request = cluster.command(node, Command::Leave);
+        let end = cluster.now.after(Duration::from_secs(20));
+        while !cluster.replies.iter().any(|(id, _)| *id == request) {
+            assert!(cluster.now < end, "node {node} leaves");
+            cluster.run(Duration::from_millis(10));
+        }
+        // Nothing of it is needed any more.
+        cluster.crash(node);
+        cluster.run(Duration::from_millis(500));
+        all_there(&mut cluster, 0);
+    }
+    assert!(cluster.views().iter().all(|(_, members, serving)| (*members, *serving) == (1, 1)));
+}
+
+#[test]
+fn a_copy_that_missed_something_gets_it() {
+    let mut cluster = Cluster::ready(3);
+    cluster.cut = vec![(0, 2), (1, 2)];
+    fill(&mut cluster);
+    cluster.cut.clear();
+    cluster.run(Duration::from_secs(8));
+    // The other two together are not a quorum without it any more.
+    cluster.crash(0);
+    all_there(&mut cluster, 2);
+}
+
+#[test]
+fn a_node_without_a_ring_has_no_store_either() {
+    let mut cluster = Cluster::of(1, settings(), 1);
+    cluster.places[0].node = None;
+    let contact = cluster.places[0].contact;
+    let echo = kringle_core::overlay::echo::Echo::new(contact);
+    let node = kringle_core::node::Node::over(kringle_core::overlay::AnyOverlay::Echo(echo));
+    cluster.places[0].node = Some(node);
+    assert_eq!(cluster.act(0, "k", put("v")), Err(Failure::NoStore));
+}
+
+#[test]
+fn deleted_records_are_forgotten_when_everybody_knows() {
+    let settings = kringle_core::config::Settings { tombstone_age: Duration::from_secs(20), ..settings() };
+    let mut cluster = Cluster::of(3, settings, 1);
+    cluster.run(Duration::from_secs(3));
+    fill(&mut cluster);
+    for key in keys() {
+        cluster.act(1, &key, change(kringle_core::store::op::Change::Delete)).unwrap();
+    }
+    let left = |cluster: &Cluster| -> Vec<usize> {
+        cluster.places.iter().map(|place| place.seen.len(kringle_core::records::Space::Data)).collect()
+    };
+    cluster.run(Duration::from_secs(10));
+    assert_eq!(left(&cluster), [40, 40, 40], "not before their time");
+    cluster.run(Duration::from_secs(40));
+    assert_eq!(left(&cluster), [0, 0, 0]);
+    assert_eq!(cluster.get(0, "key 1"), None);
+}

@@ -1,0 +1,5 @@
+//! The store of a few nodes over an overlay that knows everybody: no ring protocol in the way.
+
+mod cluster;
+mod holding;
+mod operations;

@@ -1,0 +1,206 @@
+//! Where a node keeps what it stores: in memory, or in a database on the disk.
+//!
+//! The node's thread holds an [`Engine`]. It reads from it directly, as [`Records`]; what it asks to persist shows at
+//! once (`overlay`) and is made durable by a thread of its own (`writer`), which reports how far it has come. `disk`
+//! opens the database and decides whether it can be trusted, with the help of two small files beside it (`header`)
+//! and a look at its journal (`journal`). `room` watches the free space.
+
+use std::sync::Arc;
+
+use kringle_core::records::{Bytes, MemoryRecords, Records, Space, Write};
+use tokio::sync::Notify;
+
+use crate::home::{Home, HomeError};
+
+mod disk;
+mod header;
+mod journal;
+mod overlay;
+mod room;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub use header::Owner;
+pub use room::{Free, MIN_FREE, Room, free_space};
+pub use writer::Figures;
+
+/// The longest key a store on the disk can take, with everything the core puts around it.
+pub const KEY_MAX: usize = writer::KEY_MAX;
+
+/// Where a node stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreKind {
+    /// Nowhere: it routes for others.
+    None,
+    /// In memory; gone when it ends.
+    Memory,
+    /// In its data directory.
+    Disk,
+}
+
+/// What was found when a store was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// Whether it begins empty.
+    pub fresh: bool,
+    /// Whether there was one that had lost something it had promised to keep. Then it begins empty, too.
+    pub suspect: bool,
+    /// Names this filling of the store: another number each time it begins empty, and never 0.
+    pub born: u32,
+}
+
+/// Why a store can not go on: the disk failed, or the database did. What was reported as durable is; what was not, may
+/// or may not be there after a restart. The node has to end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct StoreError(pub(crate) String);
+
+/// What a node stores.
+///
+/// Made for one thread; nothing here waits for the disk, except opening, [`Engine::wipe`] and [`Engine::close`].
+pub struct Engine(Kind);
+
+enum Kind {
+    None,
+    Memory { records: MemoryRecords, born: u32 },
+    Disk(Box<disk::Disk>),
+}
+
+impl Engine {
+    /// Stores nothing.
+    pub fn none() -> Engine {
+        Engine(Kind::None)
+    }
+
+    /// Stores in memory.
+    pub fn memory() -> std::io::Result<(Engine, Opened)> {
+        let born = header::birth()?;
+        let engine = Engine(Kind::Memory { records: MemoryRecords::default(), born });
+        Ok((engine, Opened { fresh: true, suspect: false, born }))
+    }
+
+    /// Stores in a data directory, in which there may be a store already. It must be the owner's.
+    ///
+    /// A store that can not be trusted is set aside and replaced by an empty one; see [`Opened::suspect`].
+    pub fn disk(home: &Home, owner: Owner) -> Result<(Engine, Opened), HomeError> {
+        let (disk, opened) = disk::Disk::open(home, owner)?;
+        Ok((Engine(Kind::Disk(Box::new(disk))), opened))
+    }
+
+    /// Says whether there is a store in a data directory.
+    pub fn is_in(home: &Home) -> bool {
+        home.slot("store.format").exists()
+    }
+
+    /// Returns the number of this filling of the store; 0 if there is no store.
+    pub fn born(&self) -> u32 {
+        match &self.0 {
+            Kind::None => 0,
+            Kind::Memory { born, .. } => *born,
+            Kind::Disk(disk) => disk.born(),
+        }
+    }
+
+    /// Stores these, all or none, after everything asked for before. They show at once. Returns the ticket if they are
+    /// as durable as they will ever be; otherwise see [`Engine::progress`].
+    pub fn persist(&mut self, ticket: u64, writes: Vec<Write>) -> Option<u64> {
+        match &mut self.0 {
+            Kind::None => None,
+            Kind::Memory { records, .. } => {
+                records.apply(writes);
+                Some(ticket)
+            }
+            Kind::Disk(disk) => {
+                disk.persist(ticket, writes);
+                None
+            }
+        }
+    }
+
+    /// Returns the highest ticket that has become durable since the last call. To be called when [`Engine::wake`] says
+    /// so, and every now and then.
+    pub fn progress(&mut self) -> Result<Option<u64>, StoreError> {
+        match &mut self.0 {
+            Kind::None | Kind::Memory { .. } => Ok(None),
+            Kind::Disk(disk) => disk.progress(),
+        }
+    }
+
+    /// Returns what is notified when there is progress, if that takes time. It stays the same for ever.
+    pub fn wake(&self) -> Option<Arc<Notify>> {
+        match &self.0 {
+            Kind::None | Kind::Memory { .. } => None,
+            Kind::Disk(disk) => Some(disk.wake().clone()),
+        }
+    }
+
+    /// Says what could not be read, if anything. What was read since then may lack something: nothing that follows
+    /// from it may leave the node. The store is replaced by an empty one at the next start.
+    pub fn trouble(&self) -> Option<&str> {
+        match &self.0 {
+            Kind::None | Kind::Memory { .. } => None,
+            Kind::Disk(disk) => disk.trouble(),
+        }
+    }
+
+    /// Returns what the storage thread has done so far.
+    pub fn figures(&self) -> Figures {
+        match &self.0 {
+            Kind::None | Kind::Memory { .. } => Figures::default(),
+            Kind::Disk(disk) => disk.figures(),
+        }
+    }
+
+    /// Forgets everything, for a node that begins a new life and must not be bound by what it kept from an old one.
+    /// Returns the number of the new filling. Tickets may begin again; no earlier one is reported any more. If it
+    /// fails, the store is closed, and begins empty at the next start.
+    pub fn wipe(&mut self) -> Result<u32, HomeError> {
+        match &mut self.0 {
+            Kind::None => Ok(0),
+            Kind::Memory { records, born } => {
+                // Any other number will do if the system has no random one.
+                let fresh = header::birth().unwrap_or_else(|_| born.checked_add(1).unwrap_or(1));
+                (*records, *born) = (MemoryRecords::default(), fresh);
+                Ok(fresh)
+            }
+            Kind::Disk(disk) => disk.wipe(),
+        }
+    }
+
+    /// Closes the store. If `clean`, everything asked for is durable afterwards; otherwise it ends as in a crash.
+    /// Afterwards it is a store of nothing.
+    pub fn close(&mut self, clean: bool) {
+        if let Kind::Disk(disk) = &mut self.0 {
+            disk.close(clean);
+        }
+        // With it goes the lock of the directory.
+        self.0 = Kind::None;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn break_disk(&self) {
+        match &self.0 {
+            Kind::Disk(disk) => disk.break_disk(),
+            _ => panic!("there is no disk"),
+        }
+    }
+}
+
+impl Records for Engine {
+    fn read(&self, space: Space, key: &[u8]) -> Option<Bytes> {
+        match &self.0 {
+            Kind::None => None,
+            Kind::Memory { records, .. } => records.read(space, key),
+            Kind::Disk(disk) => disk.read(space, key),
+        }
+    }
+
+    fn scan(&self, space: Space, from: &[u8], to: &[u8], each: &mut dyn FnMut(&[u8], &[u8]) -> bool) {
+        match &self.0 {
+            Kind::None => {}
+            Kind::Memory { records, .. } => records.scan(space, from, to, each),
+            Kind::Disk(disk) => disk.scan((space, from, to), each),
+        }
+    }
+}
