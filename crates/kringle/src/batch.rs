@@ -114,9 +114,12 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    pub(crate) fn of(removes: bool, answer: Answer) -> Result<Outcome, StoreError> {
+    /// Makes it of an answer. A removal is of a whole key, or not.
+    pub(crate) fn of(removes: Option<bool>, answer: Answer) -> Result<Outcome, StoreError> {
+        if let Some(whole) = removes {
+            return removed(&answer, whole).map(Outcome::Removed);
+        }
         match &answer.found {
-            Found::Changed { .. } if removes => removed(&answer).map(Outcome::Removed),
             Found::Changed { number: Some(_), .. } => counted(&answer).map(Outcome::Counted),
             Found::Changed { .. } => written(&answer).map(Outcome::Written),
             Found::Members(values) => Ok(Outcome::Values(values.iter().cloned().map(Stored::from).collect())),
@@ -186,8 +189,11 @@ async fn one_by_one(
 ) -> Outcomes {
     let mut outcomes = Vec::with_capacity(told.len());
     for (at, told) in told {
-        let removes =
-            matches!(told.action, Action::Remove { .. } | Action::Change { change: Change::Delete, .. });
+        let removes = match told.action {
+            Action::Remove { .. } => Some(false),
+            Action::Change { change: Change::Delete, .. } => Some(true),
+            _ => None,
+        };
         let answer = told.ask(&handle, within).await;
         outcomes.push((at, answer.and_then(|answer| Outcome::of(removes, answer))));
     }

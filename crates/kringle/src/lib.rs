@@ -74,6 +74,7 @@ mod node;
 mod question;
 mod request;
 mod storing;
+mod walking;
 
 pub use kringle_core::config::{ConfigError, Metric, Ownership, Settings};
 pub use kringle_core::id::{Base, Id, IdError, Key, NodeId, Side};
@@ -103,7 +104,8 @@ pub use request::{
     Hit, LookupRequest, ReadyRequest, RouteRequest, SendRequest, SurveyRequest, TraceRequest, WITHIN,
 };
 pub use storing::{
-    AddRequest, Copies, CopyOf, CopyState, Counted, Cursor, DeleteRequest, ExistsRequest, ExpireRequest,
-    GetRequest, IncrementRequest, KeyInfo, KeysRequest, Lifetime, Page, Place, PlaceRequest, PutRequest,
-    RemoveRequest, Removed, Stored, TtlRequest, ValuesRequest, Written,
+    AddRequest, Copies, CopyOf, CopyState, Counted, DeleteRequest, ExistsRequest, ExpireRequest, GetRequest,
+    IncrementRequest, Lifetime, Place, PlaceRequest, PutRequest, RemoveRequest, Removed, Stored, TtlRequest,
+    ValuesRequest, Written,
 };
+pub use walking::{Cursor, KeyInfo, KeysRequest, Page};

@@ -6,7 +6,7 @@
 use std::future::IntoFuture;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use kringle_core::id::{Key, NodeId};
+use kringle_core::id::NodeId;
 use kringle_core::store::op::{Action, Answer, Ask, Change, Condition, Found, Happened, Level, Name};
 use kringle_core::store::version::Version;
 use kringle_runtime::error::RequestError;
@@ -112,35 +112,6 @@ pub enum CopyState {
     Nothing,
     /// This version.
     At(Version),
-}
-
-/// Keys, in the order of their places on the ring.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
-    /// The keys. There may be none on a page that is not the last.
-    pub keys: Vec<KeyInfo>,
-    /// Where the next page begins; `None`: this was the last.
-    pub next: Option<Cursor>,
-}
-
-/// One key of a page.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyInfo {
-    /// The key.
-    pub key: Vec<u8>,
-    /// Its version.
-    pub version: Version,
-    /// Whether it holds a set.
-    pub is_set: bool,
-    /// When it ends; `None`: it stays.
-    pub expires: Option<SystemTime>,
-}
-
-/// Where a walk over the keys is. It can go on at any node.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Cursor {
-    place: Key,
-    after: Vec<u8>,
 }
 
 /// What a request to the store is made of.
@@ -273,11 +244,6 @@ request! {
     PlaceRequest { told: Told } -> Result<Place, StoreError>, run
 }
 
-request! {
-    /// Lists keys. Made by [`Node::keys`].
-    KeysRequest { from: Cursor, limit: u32 } -> Result<Page, StoreError>, run
-}
-
 with_level! {
     PutRequest, GetRequest, ExistsRequest, DeleteRequest, IncrementRequest, TtlRequest, ExpireRequest, AddRequest,
     RemoveRequest, ValuesRequest
@@ -321,7 +287,7 @@ impl ExistsRequest {
 
 impl DeleteRequest {
     async fn run(self) -> Result<Removed, StoreError> {
-        removed(&self.told.ask(&self.handle, self.within).await?)
+        removed(&self.told.ask(&self.handle, self.within).await?, true)
     }
 }
 
@@ -366,7 +332,7 @@ impl AddRequest {
 
 impl RemoveRequest {
     async fn run(self) -> Result<Removed, StoreError> {
-        removed(&self.told.ask(&self.handle, self.within).await?)
+        removed(&self.told.ask(&self.handle, self.within).await?, false)
     }
 }
 
@@ -384,31 +350,6 @@ impl PlaceRequest {
         placed(self.told.ask(&self.handle, self.within).await?)
     }
 }
-
-impl KeysRequest {
-    /// Begins where another page ended.
-    pub fn from(mut self, cursor: Cursor) -> Self {
-        self.from = cursor;
-        self
-    }
-
-    /// Lists so many keys at most, 1 to 1000; 100 if not said.
-    pub fn limit(mut self, keys: u32) -> Self {
-        self.limit = keys.clamp(1, PAGE_MAX);
-        self
-    }
-
-    async fn run(self) -> Result<Page, StoreError> {
-        let action = Action::Keys { after: self.from.after, limit: self.limit };
-        let name = Name { id: self.from.place, bytes: Vec::new() };
-        let told = Told { name, action, level: Level::default() };
-        page(told.ask(&self.handle, self.within).await?)
-    }
-}
-
-/// Keys of a page if not said otherwise, and at most.
-const PAGE: u32 = 100;
-const PAGE_MAX: u32 = 1000;
 
 impl Node {
     /// Stores a value under a key, in place of whatever was there.
@@ -520,26 +461,6 @@ impl Node {
     pub fn place(&self, key: impl AsRef<[u8]>) -> PlaceRequest {
         PlaceRequest { handle: self.handle.clone(), within: WITHIN, told: Told::new(key, Action::Place) }
     }
-
-    /// Lists the keys of the whole ring, page by page. What changes meanwhile may be missed; the rest is listed once.
-    ///
-    /// ```no_run
-    /// # async fn example(node: kringle::Node) -> Result<(), kringle::Error> {
-    /// let mut page = node.keys().await?;
-    /// loop {
-    ///     for found in &page.keys {
-    ///         println!("{}", String::from_utf8_lossy(&found.key));
-    ///     }
-    ///     let Some(next) = page.next else { break };
-    ///     page = node.keys().from(next).await?;
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn keys(&self) -> KeysRequest {
-        let from = Cursor { place: Key::ZERO, after: Vec::new() };
-        KeysRequest { handle: self.handle.clone(), within: WITHIN, from, limit: PAGE }
-    }
 }
 
 impl Copies {
@@ -554,13 +475,13 @@ impl From<kringle_core::store::op::Value> for Stored {
     }
 }
 
-fn moment(at_ms: u64) -> SystemTime {
+pub(crate) fn moment(at_ms: u64) -> SystemTime {
     let far = || UNIX_EPOCH + Duration::from_secs(u32::MAX.into());
     UNIX_EPOCH.checked_add(Duration::from_millis(at_ms)).unwrap_or_else(far)
 }
 
 /// A node that answers another question than it was asked. It can not happen with one version of this crate.
-fn unfitting() -> StoreError {
+pub(crate) fn unfitting() -> StoreError {
     StoreError::Request(RequestError::Ended)
 }
 
@@ -573,9 +494,11 @@ pub(crate) fn written(answer: &Answer) -> Result<Written, StoreError> {
     }
 }
 
-pub(crate) fn removed(answer: &Answer) -> Result<Removed, StoreError> {
+/// The answer to the removal of a key says whether there was nothing, that of a value of a set whether there was
+/// something.
+pub(crate) fn removed(answer: &Answer, whole: bool) -> Result<Removed, StoreError> {
     let Written { created, copies, hops, .. } = written(answer)?;
-    Ok(Removed { existed: created, copies, hops })
+    Ok(Removed { existed: created != whole, copies, hops })
 }
 
 pub(crate) fn counted(answer: &Answer) -> Result<Counted, StoreError> {
@@ -599,19 +522,8 @@ fn placed(answer: Answer) -> Result<Place, StoreError> {
         Some(Version::ZERO) => CopyState::Nothing,
         Some(version) => CopyState::At(version),
     };
-    let copies = copies.iter().map(|copy| CopyOf { node: copy.node.id, state: state(copy.version) });
+    let copies = copies.iter().map(|copy| CopyOf { node: copy.node, state: state(copy.version) });
     Ok(Place { slot, epoch, copies: copies.collect() })
-}
-
-fn page(answer: Answer) -> Result<Page, StoreError> {
-    let Found::Keys { keys, next } = answer.found else { return Err(unfitting()) };
-    let keys = keys.into_iter().map(|listed| KeyInfo {
-        key: listed.name.bytes,
-        version: listed.version,
-        is_set: listed.is_set,
-        expires: listed.expires.map(moment),
-    });
-    Ok(Page { keys: keys.collect(), next: next.map(|(place, after)| Cursor { place, after }) })
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use kringle_core::contact::{Addr, Contact};
 use kringle_core::id::{Id, Key};
 use kringle_core::store::op::{
     Action, Answer, Ask, Change, Condition, CopyAt, Digest, Found, Happened, Level, Listed, Trouble, Value,
@@ -108,10 +107,7 @@ impl State {
             }
             Action::Place => {
                 let version = self.records.get(&at).map_or(Version::ZERO, Record::version);
-                let copy = |id: u128, version| CopyAt {
-                    node: Contact { id: Id::new(id << 120), addr: Addr(0), incarnation: 1 },
-                    version,
-                };
+                let copy = |id: u128, version| CopyAt { node: Id::new(id << 120), version };
                 let copies = vec![copy(0x5b, Some(version)), copy(0x5a, Some(version)), copy(0x5c, None)];
                 Ok(Found::Place { slot: 7, epoch: 3, copies })
             }
@@ -149,8 +145,8 @@ impl State {
                 done(created, None)
             }
             Change::Delete => {
-                let existed = self.records.remove(&at).is_some();
-                done(existed, None)
+                self.records.remove(&at);
+                done(created, None)
             }
             Change::Increment(by) => {
                 let text = old.as_ref().map_or(&b"0"[..], |value| &value.bytes);

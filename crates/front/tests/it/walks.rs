@@ -87,6 +87,7 @@ async fn a_batch_is_answered_line_by_line_in_order() {
     assert_eq!(lines[4]["current"], lines[2]["version"]);
     assert_eq!(lines[6]["values"][0]["value"], "m");
     assert_eq!(lines[8]["outcome"], "some");
+    assert_eq!(lines[9]["existed"], true);
     ring.stop().await;
 }
 

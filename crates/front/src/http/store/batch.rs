@@ -112,13 +112,13 @@ fn answers(
 }
 
 async fn line(data: &Data, ask: Ask, deadline: Duration) -> Vec<u8> {
-    let (name, expires) =
-        (ask.name.clone(), matches!(ask.action, Action::Change { change: Change::Expire(_), .. }));
+    let (name, kind) = (ask.name.clone(), Removing::of(&ask.action));
+    let expires = matches!(ask.action, Action::Change { change: Change::Expire(_), .. });
     let done = input::ask(data, ask, deadline).await.map_err(|problem| match expires {
         true => super::expiry::absent(problem, &name),
         false => problem,
     });
-    let written = done.and_then(|done| outcome(&done)).and_then(|outcome| match outcome {
+    let written = done.and_then(|done| outcome(&done, kind)).and_then(|outcome| match outcome {
         Some(outcome) => Ok(outcome),
         None => Err(missing(&name)),
     });
@@ -148,6 +148,9 @@ enum What {
     Values {
         values: Vec<Member>,
     },
+    Removed {
+        existed: bool,
+    },
     Changed {
         version: Option<String>,
         created: bool,
@@ -156,8 +159,26 @@ enum What {
     },
 }
 
+/// What an operation removes, which decides how its answer says whether there was something.
+#[derive(Clone, Copy)]
+enum Removing {
+    Nothing,
+    Key,
+    Member,
+}
+
+impl Removing {
+    fn of(action: &Action) -> Removing {
+        match action {
+            Action::Change { change: Change::Delete, .. } => Removing::Key,
+            Action::Remove { .. } => Removing::Member,
+            _ => Removing::Nothing,
+        }
+    }
+}
+
 /// Makes a line of an answer; `None` if there is nothing under the key.
-fn outcome(done: &Done) -> Result<Option<Outcome>, Problem> {
+fn outcome(done: &Done, removing: Removing) -> Result<Option<Outcome>, Problem> {
     let counts = Counts::of(done);
     let (status, what) = match &done.found {
         Found::Value(None) => return Ok(None),
@@ -167,7 +188,14 @@ fn outcome(done: &Done) -> Result<Option<Outcome>, Problem> {
         Found::Changed { .. } => {
             let changed = changed(done)?;
             let version = text_of(changed.version);
-            (200, What::Changed { version, created: changed.created, number: changed.number })
+            let what = match removing {
+                Removing::Key => What::Removed { existed: !changed.created },
+                Removing::Member => What::Removed { existed: changed.created },
+                Removing::Nothing => {
+                    What::Changed { version, created: changed.created, number: changed.number }
+                }
+            };
+            (200, what)
         }
         _ => return Err(unfitting()),
     };
@@ -310,7 +338,7 @@ mod tests {
 
     use super::*;
 
-    const LIMITS: Limits = Limits { key: 1024, value: 100 };
+    const LIMITS: Limits = Limits { key: 1024, value: 100, slots: 4096 };
 
     fn one(line: &str) -> Result<Ask, Problem> {
         operation(line.as_bytes(), LIMITS)

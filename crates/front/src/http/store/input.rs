@@ -24,14 +24,17 @@ pub const TTL_MAX: Duration = Duration::from_secs(36_500 * 86_400);
 pub(in crate::http) struct Limits {
     pub(super) key: usize,
     pub(super) value: usize,
+    pub(super) slots: u32,
 }
 
 /// Asks the node what it takes, the first time.
 pub(super) async fn limits(shared: &Shared, data: &Data) -> Result<Limits, Problem> {
     let look = || async {
-        let limits = data
-            .node
-            .look(|view| Limits { key: view.config.key_max as usize, value: view.config.value_max as usize });
+        let limits = data.node.look(|view| Limits {
+            key: view.config.key_max as usize,
+            value: view.config.value_max as usize,
+            slots: view.config.slots,
+        });
         super::super::input::ask(DEADLINE, limits).await
     };
     shared.limits.get_or_try_init(look).await.copied()
@@ -229,7 +232,7 @@ mod tests {
     use super::*;
     use crate::duration;
 
-    const LIMITS: Limits = Limits { key: 1024, value: 100 };
+    const LIMITS: Limits = Limits { key: 1024, value: 100, slots: 4096 };
 
     fn headers(pairs: &[(HeaderName, &'static str)]) -> HeaderMap {
         pairs.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).collect()

@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::Extension;
 use axum::extract::State;
 use axum::http::Uri;
+use futures_util::future::join_all;
 use kringle_core::id::Key;
 use kringle_core::store::op::{Action, Ask, CopyAt, Found, Level, Listed, Name};
 use kringle_core::store::version::Version;
@@ -27,8 +28,10 @@ pub const PAGE: u32 = 100;
 pub const PAGE_MAX: u32 = 1000;
 /// How many keys one request looks at, whether they fit or not.
 const VISITED_MAX: usize = 10_000;
-/// How many times one request asks the store.
-const ROUNDS_MAX: usize = 64;
+/// How many times one request asks the store: once for each slot of the ring, if they are as many as usual.
+const ASKS_MAX: usize = 8192;
+/// How many slots are asked at the same time, if they have few keys.
+const ABREAST: usize = 64;
 /// How many steps one request spends on its pattern.
 const STEPS_MAX: u64 = 10_000_000;
 
@@ -72,7 +75,8 @@ pub(in crate::http) async fn list(
         None | Some("") => Cursor::START,
         Some(text) => Cursor::read(text, limits)?,
     };
-    let found = Walker { data: &data, glob, limit: limit as usize }.walk(from, deadline).await?;
+    let walker = Walker { data: &data, glob, limit: limit as usize, slots: limits.slots };
+    let found = walker.walk(from, deadline).await?;
     let keys = found.keys.iter().map(Shown::of).collect();
     document("kringle.keys/1", Page { keys, cursor: found.next.map(|next| next.text()) })
 }
@@ -142,10 +146,13 @@ impl Cursor {
     }
 }
 
+/// Goes from slot to slot. The store answers for one at a time, and most are nearly empty, so several are asked ahead;
+/// an answer counts only if the one before it ends where it begins.
 struct Walker<'a> {
     data: &'a Data,
     glob: Option<Glob>,
     limit: usize,
+    slots: u32,
 }
 
 /// What a walk came to.
@@ -157,34 +164,45 @@ struct Walked {
 impl Walker<'_> {
     async fn walk(&self, mut at: Cursor, deadline: Duration) -> Result<Walked, Problem> {
         let end = Instant::now() + deadline;
-        let (mut keys, mut visited, mut steps) = (Vec::new(), 0, 0);
-        for round in 0..ROUNDS_MAX {
+        let (mut keys, mut visited, mut steps, mut asked, mut abreast) = (Vec::new(), 0, 0, 0, 1);
+        while asked < ASKS_MAX {
             // A part of the deadline is kept for the answer; the first round gets what there is.
             let left = end.saturating_duration_since(Instant::now());
-            if round > 0 && left < deadline / 4 {
+            if asked > 0 && left < deadline / 4 {
                 break;
             }
             let wanted = if self.glob.is_some() { PAGE_MAX as usize } else { self.limit - keys.len() };
-            let (page, next) = match self.page(&at, wanted, left).await {
-                Ok(page) => page,
-                // What was found before is worth having; whoever goes on from there is told what is wrong then.
-                Err(_) if round > 0 => break,
-                Err(problem) => return Err(problem),
-            };
-            for listed in page {
-                visited += 1;
-                at = Cursor { place: listed.name.id, after: listed.name.bytes.clone() };
-                if self.fits(&listed, &mut steps) {
-                    keys.push(listed);
+            let spots = spots(&at, self.slots, abreast);
+            let pages = join_all(spots.iter().map(|spot| self.page(spot, wanted, left))).await;
+            let before = visited;
+            for (spot, page) in spots.into_iter().zip(pages) {
+                if spot != at {
+                    break;
                 }
-                if keys.len() == self.limit || visited == VISITED_MAX || steps > STEPS_MAX {
-                    return Ok(Walked { keys, next: Some(at) });
+                let (page, next) = match page {
+                    Ok(page) => page,
+                    // What was found before is worth having; whoever goes on from there is told what is wrong then.
+                    Err(_) if asked > 0 => return Ok(Walked { keys, next: Some(at) }),
+                    Err(problem) => return Err(problem),
+                };
+                asked += 1;
+                for listed in page {
+                    visited += 1;
+                    at = Cursor { place: listed.name.id, after: listed.name.bytes.clone() };
+                    if self.fits(&listed, &mut steps) {
+                        keys.push(listed);
+                    }
+                    if keys.len() == self.limit || visited == VISITED_MAX || steps > STEPS_MAX {
+                        return Ok(Walked { keys, next: Some(at) });
+                    }
+                }
+                match next {
+                    None => return Ok(Walked { keys, next: None }),
+                    Some(next) => at = next,
                 }
             }
-            match next {
-                None => return Ok(Walked { keys, next: None }),
-                Some(next) => at = next,
-            }
+            let few = (visited - before) * 2 < wanted;
+            abreast = if few { (abreast * 2).min(ABREAST) } else { (abreast / 2).max(1) };
             // A pattern on a thread that serves others too: let them in between.
             tokio::task::yield_now().await;
         }
@@ -212,6 +230,17 @@ impl Walker<'_> {
         *steps += spent;
         fits
     }
+}
+
+/// Returns where to ask: here, and at the beginnings of the slots after it.
+fn spots(at: &Cursor, slots: u32, count: usize) -> Vec<Cursor> {
+    // A node of one slot has no bits to shift by.
+    let Some(width) = 128_u32.checked_sub(slots.max(1).ilog2()).filter(|width| *width < 128) else {
+        return vec![at.clone()];
+    };
+    let (slot, after) = (u128::from_be_bytes(at.place.to_bytes()) >> width, u128::from(slots));
+    let starts = (slot + 1..after).map(|slot| Cursor { place: Key::new(slot << width), after: Vec::new() });
+    [at.clone()].into_iter().chain(starts).take(count).collect()
 }
 
 /// Reads a parameter as bytes. Texts would lose what is not UTF-8, and keys are any bytes.
@@ -284,7 +313,7 @@ impl Copy {
             Some(Version::ZERO) => "missing",
             Some(_) => "behind",
         };
-        Copy { node: copy.node.id.to_string(), state, version: copy.version.and_then(text_of) }
+        Copy { node: copy.node.to_string(), state, version: copy.version.and_then(text_of) }
     }
 }
 
@@ -294,7 +323,7 @@ mod tests {
 
     use super::*;
 
-    const LIMITS: Limits = Limits { key: 4, value: 4 };
+    const LIMITS: Limits = Limits { key: 4, value: 4, slots: 4096 };
 
     #[test]
     fn a_cursor_comes_back_as_it_was_written() {
@@ -316,6 +345,23 @@ mod tests {
         ] {
             assert_eq!(Cursor::read(bad, LIMITS).unwrap_err().code(), "KR0400", "{bad}");
         }
+    }
+
+    #[test]
+    fn the_slots_ahead_are_asked_where_they_begin() {
+        let at = Cursor { place: Id::new(0xfd12 << 112), after: b"k".to_vec() };
+        let places = |slots, count| -> Vec<String> {
+            spots(&at, slots, count)
+                .iter()
+                .skip(1)
+                .map(|spot| spot.place.to_string()[..4].to_owned())
+                .collect()
+        };
+        assert_eq!(places(256, 9), ["fe00", "ff00"]);
+        assert_eq!(places(256, 2), ["fe00"]);
+        assert_eq!(places(4096, 3), ["fd20", "fd30"]);
+        assert_eq!(places(1, 9), [""; 0]);
+        assert_eq!(spots(&at, 256, 9)[0], at);
     }
 
     #[test]

@@ -140,8 +140,8 @@ pub(super) fn written(
     Ok(Counts::of(done).told(response))
 }
 
-/// Answers a removal.
-pub(super) fn removed(headers: &HeaderMap, name: &Name, done: &Done) -> Answer {
+/// Answers a removal, and whether there was something.
+pub(super) fn removed(headers: &HeaderMap, name: &Name, done: &Done, existed: bool) -> Answer {
     #[derive(Serialize)]
     struct Removed {
         key: Bytes,
@@ -154,7 +154,7 @@ pub(super) fn removed(headers: &HeaderMap, name: &Name, done: &Done) -> Answer {
     let response = match wants_json(headers) {
         true => {
             let (key, version) = (Bytes::new(&name.bytes), text_of(changed.version));
-            let removed = Removed { key, existed: changed.created, version, counts: Counts::of(done) };
+            let removed = Removed { key, existed, version, counts: Counts::of(done) };
             document("kringle.removed/1", removed)?
         }
         false => StatusCode::NO_CONTENT.into_response(),

@@ -9,7 +9,7 @@ use kringle_runtime::key;
 use serde::Serialize;
 
 use super::input::{Reading, Storing, Writing, ask, digest, level, limits, name, ttl, unconditional};
-use super::output::{Counts, Member, missing, removed, unfitting, written};
+use super::output::{Counts, Member, changed, missing, removed, unfitting, written};
 use crate::http::answer::{Answer, document};
 use crate::http::input::{Params, body, deadline, segment};
 use crate::http::router::Shared;
@@ -77,5 +77,6 @@ pub(in crate::http) async fn remove(
     let action = Action::Remove { digest: digest(&segment(&uri, 4))? };
     unconditional(&headers)?;
     let done = ask(&data, Ask { name: name.clone(), action, level: level(params.w) }, deadline).await?;
-    removed(&headers, &name, &done)
+    let existed = changed(&done)?.created;
+    removed(&headers, &name, &done, existed)
 }

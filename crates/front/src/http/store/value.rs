@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use kringle_core::store::op::{Action, Ask, Change, Found};
 
 use super::input::{Reading, Storing, Writing, ask, change, condition, level, limits, name, ttl};
-use super::output::{Counts, missing, read, removed, unfitting, written};
+use super::output::{Counts, changed, missing, read, removed, unfitting, written};
 use crate::http::answer::Answer;
 use crate::http::input::{Params, body, deadline};
 use crate::http::router::Shared;
@@ -63,5 +63,6 @@ pub(in crate::http) async fn delete(
     let (name, deadline) = (name(&uri, limits)?, deadline(params.timeout)?);
     let delete = change(name.clone(), Change::Delete, condition(&headers)?, level(params.w));
     let done = ask(&data, delete, deadline).await?;
-    removed(&headers, &name, &done)
+    let existed = !changed(&done)?.created;
+    removed(&headers, &name, &done, existed)
 }
