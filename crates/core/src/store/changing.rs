@@ -13,7 +13,7 @@ use super::coding::Sum;
 use super::message::{Item, Word};
 use super::pulling::Why;
 use super::view::{Ballot, Cut, Learner, Member, Next, Round, Slot, Standing, View};
-use super::{After, Store};
+use super::{After, Proof, Store};
 use crate::config::Safeguard;
 use crate::edge::Ctx;
 use crate::id::NodeId;
@@ -94,7 +94,7 @@ impl Store {
     pub(super) fn start_round(&mut self, number: u32, wish: Vec<Member>, cx: &mut Ctx<'_>) {
         let me = self.me.id;
         let Some(slot) = self.slots.get_mut(&number) else { return };
-        let round = slot.promised.map_or(0, |promised| promised.round) + 1;
+        let round = slot.promised.map_or(0, |promised| promised.round).saturating_add(1);
         let ballot = Ballot { round, node: me };
         let epoch = slot.view.epoch;
         slot.since = cx.now;
@@ -120,7 +120,7 @@ impl Store {
     fn on_freeze(&mut self, from: NodeId, number: u32, ballot: Ballot, cx: &mut Ctx<'_>) {
         let Some(slot) = self.slots.get_mut(&number) else { return };
         let epoch = slot.view.epoch;
-        if let Standing::Doubting(_) = slot.standing {
+        if matches!(slot.standing, Standing::Doubting(_)) || self.proof != Proof::Given {
             // It may have acknowledged what it can not show.
             return;
         }
@@ -323,6 +323,7 @@ impl Store {
         if next.members.is_empty()
             || next.members.len() > 16
             || matches!(slot.standing, Standing::Doubting(_))
+            || self.proof != Proof::Given
         {
             return;
         }
@@ -366,7 +367,7 @@ impl Store {
 
     /// A view that was decided.
     fn on_view(&mut self, from: NodeId, number: u32, view: View, entered: Sum, cx: &mut Ctx<'_>) {
-        if view.members.is_empty() || view.members.len() > 16 || view.epoch == 0 {
+        if !is_sound(&view) {
             return cx.refuse(super::Refusal::Malformed);
         }
         let me = self.me;
@@ -421,6 +422,9 @@ impl Store {
 
     /// Sees to slots whose view is changing: what is stuck is tried again.
     pub(super) fn hurry(&mut self, cx: &mut Ctx<'_>) {
+        if self.proof != Proof::Given {
+            return;
+        }
         let numbers: Vec<u32> = self.changing.iter().copied().collect();
         for number in numbers {
             let Some(slot) = self.slots.get_mut(&number) else {
@@ -479,8 +483,7 @@ impl Store {
 
     /// A node is told that it is to become a member.
     fn on_learn(&mut self, from: NodeId, number: u32, view: View, ring: &dyn Routes, cx: &mut Ctx<'_>) {
-        if view.members.is_empty() || view.members.len() > 16 || view.epoch == 0 || view.place(from).is_none()
-        {
+        if !is_sound(&view) || view.place(from).is_none() {
             return cx.refuse(super::Refusal::Malformed);
         }
         if view.has(self.me) || self.leaving.is_some() {
@@ -529,6 +532,11 @@ impl Store {
             self.eager.insert(number);
         }
     }
+}
+
+/// Says whether a view can be one: epochs count up from one, so that the greatest numbers are nobody's.
+fn is_sound(view: &View) -> bool {
+    (1..1 << 62).contains(&view.epoch) && (1..=16).contains(&view.members.len())
 }
 
 impl Word {

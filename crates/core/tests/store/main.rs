@@ -2,4 +2,5 @@
 
 mod cluster;
 mod holding;
+mod hostile;
 mod operations;
