@@ -94,7 +94,9 @@ impl Ring {
 /// A node of a test, not started yet.
 pub(crate) fn builder(hub: &Hub, number: usize) -> Builder {
     let key = [u8::try_from(number + 1).expect("few nodes"); 32];
-    let builder = Builder::new("t").settings(Settings::demo()).memory(hub).key(key);
+    // Thousands of slots change hands with every node that comes or goes; a few show as much.
+    let settings = Settings { slots: 16, ..Settings::demo() };
+    let builder = Builder::new("t").settings(settings).memory(hub).key(key);
     builder.name(format!("node-{number}")).app(16, Arc::new(Mirror))
 }
 

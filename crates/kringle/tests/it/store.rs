@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
-use kringle::{Batch, Hub, Lifetime, Node, Outcome, Settings, StoreError};
+use kringle::{Batch, Hub, Lifetime, Node, Outcome, StoreError};
 use kringle_front::Target;
 use kringle_front::http::{Options, serve};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use crate::fake::Fake;
-use crate::library::run;
+use crate::library::{ring, run, settings};
 use crate::{Run, command, kringle_with_input};
 
 /// A node with a port, on a thread of its own, gone with this.
@@ -27,7 +27,7 @@ impl Served {
         let ((tell, told), (end, ended)) = (mpsc::channel(), oneshot::channel());
         let thread = std::thread::spawn(move || {
             run(async move {
-                let node = Node::builder("blue").settings(Settings::demo()).memory(&Hub::new()).start();
+                let node = Node::builder("blue").settings(settings()).memory(&Hub::new()).start();
                 let node = node.await.expect("a node starts");
                 let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
                 let target = Target::new(node.handle().clone()).with_store(Arc::new(Fake::default()));
@@ -269,14 +269,7 @@ fn a_load_that_is_interrupted_says_what_it_has() {
 #[test]
 fn programs_store_in_a_ring() {
     run(async {
-        let hub = Hub::new();
-        let mut nodes: Vec<Node> = Vec::new();
-        for _ in 0..3 {
-            let builder = Node::builder("blue").settings(Settings::demo()).memory(&hub);
-            let builder = builder.join(nodes.first().map(Node::address)).unwrap();
-            nodes.push(builder.start().await.unwrap());
-            nodes.last().unwrap().ready().await.unwrap();
-        }
+        let nodes = ring(3).await;
         let (here, there) = (&nodes[0], &nodes[2]);
         let first = here.put("greeting", "hello").await.unwrap();
         assert!(first.created && first.copies.acked >= first.copies.wanted);
