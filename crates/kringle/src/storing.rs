@@ -276,10 +276,14 @@ impl GetRequest {
 
 impl ExistsRequest {
     async fn run(self) -> Result<bool, StoreError> {
-        match self.told.ask(&self.handle, self.within).await {
+        match self.told.clone().ask(&self.handle, self.within).await {
             Ok(answer) => Ok(read(answer)?.is_some()),
-            // It can not be read as a value because it is a set, and then it is there.
-            Err(StoreError::WrongKind) => Ok(true),
+            // It is a set, and that counts if there is something in it.
+            Err(StoreError::WrongKind) => {
+                let told = Told { action: Action::Members, ..self.told };
+                let answer = told.ask(&self.handle, self.within).await?;
+                Ok(matches!(answer.found, Found::Members(values) if !values.is_empty()))
+            }
             Err(error) => Err(error),
         }
     }

@@ -205,7 +205,7 @@ mod tests {
         let at = Cursor { place: Id::new(0xfe12 << 112), after: b"k".to_vec() };
         let spots = |slots, count| spots(&at, slots, count);
         assert_eq!(spots(256, 9), [at.clone(), Cursor { place: Id::new(0xff << 120), after: Vec::new() }]);
-        assert_eq!(spots(1, 9), [at.clone()]);
+        assert_eq!(spots(1, 9), spots(256, 1));
         assert_eq!(spots(4096, 3).len(), 3);
     }
 }

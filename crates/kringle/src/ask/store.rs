@@ -19,6 +19,9 @@ use crate::output::{self, Json, Manners};
 use crate::show::Columns;
 use crate::show::store::{self as paper, Done, Member};
 
+/// The largest value a node can be set to take.
+const VALUE_MAX: usize = 1 << 20;
+
 /// How many copies to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Level {
@@ -173,8 +176,25 @@ fn if_version(version: Option<Version>) -> Option<(&'static str, String)> {
     version.map(|version| ("if-match", format!("\"{version}\"")))
 }
 
-/// Reads a value from where the command says it is.
+/// Reads a value from where the command says it is. One that no node takes is refused here: a node says so without
+/// reading it all, and that is easily taken for a broken connection.
 fn value(text: Option<&OsStr>) -> Result<Vec<u8>, Failure> {
+    let bytes = content(text)?;
+    match bytes.len() {
+        length if length > VALUE_MAX => Err(Failure::coded(
+            8,
+            format!("a value may have {VALUE_MAX} bytes, and this one has {} (KR0413)", more(length)),
+            "Store less, or in parts. Nodes can be set to take less, never more.",
+        )),
+        _ => Ok(bytes),
+    }
+}
+
+fn more(length: usize) -> String {
+    if length as u64 == INPUT_MAX { format!("{INPUT_MAX} or more") } else { length.to_string() }
+}
+
+fn content(text: Option<&OsStr>) -> Result<Vec<u8>, Failure> {
     let bytes = text.map(OsStr::as_encoded_bytes);
     match bytes {
         None | Some(b"-") => standard_input("value"),
