@@ -49,7 +49,7 @@ macro_rules! request {
         }
 
         impl $name {
-            /// Gives up after this long, with [`RequestError::Timeout`].
+            /// Gives up after this long, with the error that says so.
             pub fn within(mut self, within: Duration) -> Self {
                 self.within = within;
                 self
