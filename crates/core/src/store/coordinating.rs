@@ -24,6 +24,9 @@ use crate::time::Time;
 
 /// How long an operation waits for its slot to be served here before it is sent elsewhere.
 const WAIT: Duration = Duration::from_millis(300);
+/// How many conditional requests are remembered, and for how long at least, if there is room.
+const SEEN_MAX: usize = 8192;
+const SEEN_FOR: Duration = Duration::from_secs(60);
 /// Records repaired at a time.
 pub(super) const ITEMS: usize = 200;
 /// The item that brings a member's set up to date; its answer is no answer to the write.
@@ -49,6 +52,8 @@ pub(super) struct Operation {
     pub(super) proposed: Option<Version>,
     /// Why members would not take it.
     pub(super) trouble: Option<Trouble>,
+    /// Whether other members were asked in this attempt.
+    pub(super) sent: bool,
 }
 
 /// Who wants to know.
@@ -116,12 +121,17 @@ impl Operation {
     }
 
     fn is_read(&self) -> bool {
-        matches!(self.ask.action, Action::Get | Action::Members | Action::Place | Action::Keys { .. })
+        is_read(&self.ask.action)
     }
 
     fn is_plain(&self) -> bool {
         is_plain(&self.ask.action)
     }
+}
+
+/// Says whether an action changes nothing.
+pub(super) fn is_read(action: &Action) -> bool {
+    matches!(action, Action::Get | Action::Members | Action::Place | Action::Keys { .. })
 }
 
 /// Says whether an action is a write that needs no look at what is there.
@@ -157,7 +167,21 @@ impl Store {
     ) {
         let deadline = cx.now.after(Duration::from_millis(patience.into()).min(cx.config.deadline_max));
         let origin = Origin { node: from.id, serial };
+        if !is_plain(&ask.action) && !is_read(&ask.action) && !self.is_first_time(origin, cx) {
+            return;
+        }
         self.coordinate(Client::Peer(from), origin, Box::new(ask), version, deadline, ring, cx);
+    }
+
+    /// Says whether a request has not come before. Networks may double messages, and a number must not grow twice.
+    fn is_first_time(&mut self, origin: Origin, cx: &Ctx<'_>) -> bool {
+        if self.seen.len() >= SEEN_MAX {
+            self.seen.retain(|_, at| cx.now.since(*at) < SEEN_FOR);
+            if self.seen.len() >= SEEN_MAX {
+                self.seen.pop_first();
+            }
+        }
+        self.seen.insert(origin, cx.now).is_none()
     }
 
     /// Coordinates an operation.
@@ -178,7 +202,7 @@ impl Store {
         } else if self.ops.len() >= cx.config.operations as usize {
             Some(Response::Failed(Trouble::Busy))
         } else if self.slots.get(&slot).is_none_or(|slot| slot.standing == Standing::Outside) {
-            Some(Response::Elsewhere)
+            Some(Response::Elsewhere { begun: false })
         } else if is_plain(&ask.action) && !self.see(version, cx) {
             Some(Response::Failed(Trouble::ClockOff))
         } else {
@@ -206,6 +230,7 @@ impl Store {
             stage: Stage::Waiting,
             proposed: None,
             trouble: None,
+            sent: false,
         };
         // Whatever touches a cell that a conditional operation is about follows that one.
         let cell = Cell::of(&op.ask.name);
@@ -311,8 +336,7 @@ impl Store {
         if !self.is_first(id, &cell) {
             return;
         }
-        let writes =
-            !matches!(ask.action, Action::Get | Action::Members | Action::Place | Action::Keys { .. });
+        let writes = !is_read(&ask.action);
         if writes && self.is_clock_off(cx) {
             return self.fail(id, Trouble::ClockOff, ring, cx);
         }
@@ -415,6 +439,7 @@ impl Store {
     pub(super) fn stage(&mut self, id: u32, stage: Stage, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         let Some(op) = self.ops.get_mut(&id) else { return };
         op.attempt = op.attempt.wrapping_add(1);
+        op.sent = false;
         op.stage = stage;
         op.again = cx.now.after(cx.config.store_retry);
         self.ask_members(id, false, ring, cx);
@@ -441,10 +466,7 @@ impl Store {
         let steps = self.steps(id);
         for (item, step) in steps {
             let (nonce, silent) = (nonce(id, attempt, item), self.unanswered(id, item));
-            for at in peers.iter().copied().filter(|at| silent & (1 << at) != 0) {
-                let message = Message::Do { nonce, slot: number, epoch, step: step.clone() };
-                self.send(members[at], message, ring, cx);
-            }
+            // This node first: if it would not take it, nobody needs to be asked.
             if me.is_some_and(|me| silent & (1 << me) != 0) {
                 let (verdict, wait) = self.perform(number, epoch, &step, cx);
                 if wait > self.durable {
@@ -452,6 +474,16 @@ impl Store {
                 } else {
                     self.take(nonce, self.me.id, verdict, ring, cx);
                 }
+                if self.ops.get(&id).is_none_or(|op| op.attempt != attempt) {
+                    return;
+                }
+            }
+            for at in peers.iter().copied().filter(|at| silent & (1 << at) != 0) {
+                let message = Message::Do { nonce, slot: number, epoch, step: step.clone() };
+                self.send(members[at], message, ring, cx);
+            }
+            if let Some(op) = self.ops.get_mut(&id) {
+                op.sent = true;
             }
         }
     }
@@ -551,12 +583,19 @@ impl Store {
         let Some(op) = self.ops.get_mut(&id) else { return };
         let wanted = op.wanted(members);
         match (&mut op.stage, verdict) {
-            (Stage::Writing { items, .. }, verdict) => {
+            (Stage::Writing { items, then }, verdict) => {
                 if item == HEAD {
                     // The set is up to date there: the value follows.
                     return self.ask_members(id, true, ring, cx);
                 }
                 let Some(item) = items.get_mut(usize::from(item)) else { return };
+                // Refused here, and nobody else was asked.
+                if let Verdict::Refused(version) = verdict
+                    && !op.sent
+                    && matches!(then, Then::Changed { ballot: false, .. })
+                {
+                    return self.close(id, Response::Outdated(version), ring, cx);
+                }
                 match verdict {
                     Verdict::Taken => item.have |= 1 << place,
                     Verdict::OtherSet(head) => return self.other_set(id, from, head, ring, cx),
@@ -625,7 +664,9 @@ impl Store {
         if possible.unwrap_or(members) >= wanted {
             return;
         }
-        let taken = items.iter().any(|item| item.have != 0);
+        // Whoever has not answered may have taken it.
+        let everybody = (1u32 << members) - 1;
+        let taken = items.iter().any(|item| u32::from(item.refused) != everybody);
         match then {
             // Somebody wrote meanwhile, or began to and was never heard of again: a ballot settles it.
             Then::Tell(_) | Then::Again => {
@@ -644,15 +685,9 @@ impl Store {
                 self.close(id, response, ring, cx);
             }
             Then::Changed { .. } => {
-                let trouble = match op.trouble {
-                    Some(Trouble::NoSpace) if least == 0 => Trouble::NoSpace,
-                    _ => Trouble::TooFewReplicas {
-                        acked: least as u8,
-                        wanted: wanted as u8,
-                        happened: Happened::Some,
-                    },
-                };
-                self.fail(id, trouble, ring, cx);
+                let (acked, wanted) = (least as u8, wanted as u8);
+                let happened = if least == 0 { Happened::Unknown } else { Happened::Some };
+                self.fail(id, Trouble::TooFewReplicas { acked, wanted, happened }, ring, cx);
             }
         }
     }
@@ -671,7 +706,10 @@ impl Store {
             if slot.standing == Standing::Outside {
                 let response = match op.proposed {
                     Some(_) => Response::Failed(self.too_few(id, Happened::Unknown)),
-                    None => Response::Elsewhere,
+                    None => {
+                        let begun = matches!(&op.stage, Stage::Writing { then: Then::Changed { .. }, .. });
+                        Response::Elsewhere { begun }
+                    }
                 };
                 self.close(id, response, ring, cx);
                 continue;
@@ -712,7 +750,7 @@ impl Store {
                     self.begin(id, ring, cx);
                 }
             } else if op.proposed.is_none() && cx.now.since(op.since) > WAIT {
-                self.close(id, Response::Elsewhere, ring, cx);
+                self.close(id, Response::Elsewhere { begun: false }, ring, cx);
             }
         }
         self.ask_again(ring, cx);
