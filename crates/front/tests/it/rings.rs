@@ -95,8 +95,7 @@ impl Ring {
 pub(crate) fn builder(hub: &Hub, number: usize) -> Builder {
     let key = [u8::try_from(number + 1).expect("few nodes"); 32];
     // Thousands of slots change hands with every node that comes or goes; a few show as much.
-    // A node that leaves hands its copies over, and how long that may take is not what is tested here.
-    let settings = Settings { slots: 16, drain: Duration::from_secs(2), ..Settings::demo() };
+    let settings = Settings { slots: 16, ..Settings::demo() };
     let builder = Builder::new("t").settings(settings).memory(hub).key(key);
     builder.name(format!("node-{number}")).app(16, Arc::new(Mirror))
 }
