@@ -498,6 +498,15 @@ impl Store {
         }
     }
 
+    /// Asks one member once more for the first item.
+    fn ask_again_of(&mut self, id: u32, member: NodeId, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let Some(op) = self.ops.get(&id) else { return };
+        let (nonce, slot, epoch) = (nonce(id, op.attempt, 0), op.slot, op.epoch);
+        if let Some((_, step)) = self.steps(id).into_iter().next() {
+            self.send(member, Message::Do { nonce, slot, epoch, step }, ring, cx);
+        }
+    }
+
     /// Returns what members are to do for an operation, by item.
     fn steps(&self, id: u32) -> Vec<(u8, Step)> {
         let Some(op) = self.ops.get(&id) else { return Vec::new() };
@@ -595,8 +604,12 @@ impl Store {
         match (&mut op.stage, verdict) {
             (Stage::Writing { items, then }, verdict) => {
                 if item == HEAD {
-                    // The set is up to date there: the value follows.
-                    return self.ask_members(id, true, ring, cx);
+                    // The set is up to date there: the value follows, to that one only.
+                    let follows = verdict == Verdict::Taken;
+                    if follows {
+                        self.ask_again_of(id, from, ring, cx);
+                    }
+                    return;
                 }
                 let Some(item) = items.get_mut(usize::from(item)) else { return };
                 // Refused here, and nobody else was asked.
