@@ -17,3 +17,4 @@ mod properties;
 pub mod replay;
 pub mod schedule;
 pub mod state;
+pub mod store_rules;

@@ -137,7 +137,7 @@ pub struct Settings {
 
     /// Parts the id space is cut into for the store, a power of two up to 65,536; the same everywhere, for ever.
     pub slots: u32,
-    /// Bytes a key may have, up to 64 KiB.
+    /// Bytes a key may have, up to 65,000.
     pub key_max: u32,
     /// Bytes a value may have, and all values of a set together, up to 1 MiB.
     pub value_max: u32,
@@ -277,7 +277,8 @@ impl Settings {
                 "slots",
                 "must be a power of two, at most 65,536",
             ),
-            ((1..=65_536).contains(&self.key_max), "key-max", "must be 1 byte to 64 KiB"),
+            // With its place and a digest it must fit what storage engines take as a key.
+            ((1..=65_000).contains(&self.key_max), "key-max", "must be 1 to 65,000 bytes"),
             ((1..=1 << 20).contains(&self.value_max), "value-max", "must be 1 byte to 1 MiB"),
             ((1..=65_536).contains(&self.set_max), "set-max", "must be 1 to 65,536"),
             (self.operations >= 1, "operations", "must be at least 1"),

@@ -466,6 +466,9 @@ pub enum Event {
     RangeLost(IdRange),
     /// Doubts about a peer ended, one way or the other: messages held because of them can go.
     Settled(NodeId),
+    /// The disk of this node's store is an old copy: peers knew it when it had come further. The driver has to throw it away
+    /// and start the node anew, with an empty store.
+    StoreOutdated,
 }
 
 /// Something that happened, for counters and traces. The core neither logs nor counts.

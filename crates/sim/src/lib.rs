@@ -16,5 +16,7 @@ pub mod network;
 mod queue;
 pub mod report;
 pub mod scenarios;
+pub mod store_chaos;
+pub mod store_load;
 pub mod tally;
 pub mod world;

@@ -13,7 +13,7 @@ use super::coding::Sum;
 use super::message::{Item, Word};
 use super::pulling::Why;
 use super::view::{Ballot, Cut, Learner, Member, Next, Round, Slot, Standing, View};
-use super::{After, Store};
+use super::{After, Proof, Store};
 use crate::config::Safeguard;
 use crate::edge::Ctx;
 use crate::id::NodeId;
@@ -120,7 +120,7 @@ impl Store {
     fn on_freeze(&mut self, from: NodeId, number: u32, ballot: Ballot, cx: &mut Ctx<'_>) {
         let Some(slot) = self.slots.get_mut(&number) else { return };
         let epoch = slot.view.epoch;
-        if let Standing::Doubting(_) = slot.standing {
+        if matches!(slot.standing, Standing::Doubting(_)) || self.proof != Proof::Given {
             // It may have acknowledged what it can not show.
             return;
         }
@@ -323,6 +323,7 @@ impl Store {
         if next.members.is_empty()
             || next.members.len() > 16
             || matches!(slot.standing, Standing::Doubting(_))
+            || self.proof != Proof::Given
         {
             return;
         }
@@ -421,6 +422,9 @@ impl Store {
 
     /// Sees to slots whose view is changing: what is stuck is tried again.
     pub(super) fn hurry(&mut self, cx: &mut Ctx<'_>) {
+        if self.proof != Proof::Given {
+            return;
+        }
         let numbers: Vec<u32> = self.changing.iter().copied().collect();
         for number in numbers {
             let Some(slot) = self.slots.get_mut(&number) else {

@@ -8,6 +8,7 @@ use super::Store;
 use super::coordinating::{Stage, Then, Writing, ends};
 use super::message::Verdict;
 use super::op::{Action, Change, Condition, Found, Happened, Trouble};
+use super::reading::value;
 use super::record::{Cell, Kind, Record};
 use super::version::Version;
 use crate::edge::Ctx;
@@ -90,11 +91,7 @@ impl Store {
         let highest = heard.iter().filter_map(|(_, record)| record.clone()).max_by_key(Record::rank);
         let rank = highest.as_ref().map(Record::rank);
         let agreed = heard.iter().all(|(_, record)| record.as_ref().map(Record::rank) == rank);
-        let base = rank.map_or(Version::ZERO, |rank| rank.version);
-        let copy = |record: &Record, origin| {
-            let ends = record.ends().unwrap_or(0);
-            Record::make(&cell, record.kind(), ballot, origin, ends, record.value())
-        };
+        let base = highest.as_ref().map_or(Version::ZERO, Record::version);
         if let Some(based) = op.proposed {
             match &highest {
                 Some(record) if record.origin() == op.origin => {
@@ -107,7 +104,7 @@ impl Store {
                         Action::Add { .. } => Then::Add,
                         _ => Then::Changed { created, number: number.filter(|_| increment), ballot: true },
                     };
-                    return self.propose(id, cell.clone(), copy(record, record.origin()), then, ring, cx);
+                    return self.propose(id, cell.clone(), record.again(&cell, ballot), then, ring, cx);
                 }
                 _ if base == based => {}
                 _ => {
@@ -117,7 +114,9 @@ impl Store {
             }
         }
         let made = make(&op.ask.action, highest.as_ref(), ballot, cx);
-        let (origin, add) = (op.origin, matches!(op.ask.action, Action::Add { .. }));
+        let (origin, quorum) = (op.origin, heard.len());
+        let add = matches!(op.ask.action, Action::Add { .. });
+        let again = matches!(op.ask.action, Action::Add { .. } | Action::Remove { .. } | Action::Members);
         match (made, highest) {
             (Made::Record { kind, ends, value, created, number }, _) => {
                 if value.len() > cx.config.value_max as usize {
@@ -133,22 +132,21 @@ impl Store {
             }
             // Nothing changes; but what is told must be what everybody will see from now on.
             (made, Some(record)) if !agreed => {
-                let record = copy(&record, record.origin());
+                let record = record.again(&cell, ballot);
                 let then = match made {
-                    Made::Trouble(Trouble::ConditionFailed(_)) if record.is_live(cx.wall) => {
-                        Then::Fail(Trouble::ConditionFailed(ballot))
-                    }
                     Made::Trouble(trouble) => Then::Fail(trouble),
+                    Made::Nothing(_) if again => Then::Again,
                     Made::Nothing(found) => Then::Tell(found),
                     Made::Record { .. } => return,
                 };
                 self.propose(id, cell, record, then, ring, cx);
             }
             (Made::Trouble(trouble), _) => self.fail(id, trouble, ring, cx),
-            (Made::Nothing(found), _) => {
-                // Another made the set in the meantime: go on with it.
-                if add { self.begin(id, ring, cx) } else { self.done(id, found, 1, ring, cx) }
-            }
+            (Made::Nothing(found), _) => match again {
+                // What the key holds is settled: go on with that.
+                true => self.begin(id, ring, cx),
+                false => self.done(id, found, quorum, ring, cx),
+            },
         }
     }
 
@@ -171,8 +169,14 @@ fn make(action: &Action, record: Option<&Record>, ballot: Version, cx: &Ctx<'_>)
     let live = record.filter(|record| record.is_live(cx.wall));
     let version = live.map_or(Version::ZERO, Record::version);
     let Action::Change { change, condition } = action else {
-        // The first value of a set makes the set.
+        // A read, or what comes before a change of a set: it only has to be settled what there is. But the first value
+        // of a set makes the set.
         return match live.map(Record::kind) {
+            Some(Kind::Set) if *action == Action::Get => Made::Trouble(Trouble::WrongKind),
+            _ if *action == Action::Get => Made::Nothing(Found::Value(live.map(value))),
+            None if !matches!(action, Action::Add { .. }) => {
+                Made::Nothing(Found::Changed { version, created: false, number: None })
+            }
             None => Made::Record {
                 kind: Kind::Set,
                 ends: 0,

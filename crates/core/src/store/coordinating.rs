@@ -13,7 +13,7 @@ use super::op::{Action, Answer, Ask, Change, Condition, Found, Happened, Level, 
 use super::record::{Cell, Kind, Origin, Record};
 use super::version::Version;
 use super::view::{Cut, Standing};
-use super::{After, Store};
+use super::{After, Proof, Store};
 use crate::config::Safeguard;
 use crate::contact::Contact;
 use crate::edge::Ctx;
@@ -302,7 +302,8 @@ impl Store {
         let Some(op) = self.ops.get_mut(&id) else { return };
         op.attempt = op.attempt.wrapping_add(1);
         op.stage = Stage::Waiting;
-        let Some(slot) = self.slots.get(&op.slot).filter(|slot| slot.serves()) else { return };
+        let proved = self.proof == Proof::Given;
+        let Some(slot) = self.slots.get(&op.slot).filter(|slot| slot.serves() && proved) else { return };
         op.epoch = slot.view.epoch;
         op.again = cx.now.after(cx.config.store_retry);
         let (ask, version, origin, number) = (op.ask.clone(), op.version, op.origin, op.slot);
@@ -626,8 +627,11 @@ impl Store {
         }
         let taken = items.iter().any(|item| item.have != 0);
         match then {
-            // Somebody wrote meanwhile: read again.
-            Then::Tell(_) | Then::Again => self.begin(id, ring, cx),
+            // Somebody wrote meanwhile, or began to and was never heard of again: a ballot settles it.
+            Then::Tell(_) | Then::Again => {
+                let cell = Cell::of(&op.ask.name);
+                self.prepare_ballot(id, cell, ring, cx);
+            }
             Then::Changed { ballot: true, .. } | Then::Fail(_) | Then::Add => {
                 let cell = Cell::of(&op.ask.name);
                 self.prepare_ballot(id, cell, ring, cx);

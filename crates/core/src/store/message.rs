@@ -74,6 +74,9 @@ pub enum Message {
         /// What came of it.
         #[n(1)]
         verdict: Verdict,
+        /// How far the member's disk has come.
+        #[n(2)]
+        age: u64,
     },
     /// What members of slots tell each other about their views, many slots at a time.
     #[n(4)]
@@ -121,20 +124,7 @@ pub enum Message {
     },
     /// Compares everything the sender looks after and the receiver has a copy of.
     #[n(7)]
-    Compare {
-        /// The sum over slots, epochs and states.
-        #[n(0)]
-        sum: Sum,
-        /// The sender's wall clock, in milliseconds since 1970.
-        #[n(1)]
-        wall: u64,
-        /// Whether it answers one, and equal or not.
-        #[n(2)]
-        reply: Option<bool>,
-        /// When the sender's disk was empty.
-        #[n(3)]
-        born: u32,
-    },
+    Compare(#[n(0)] Compare),
     /// The sender wants out: its copies are to be made elsewhere.
     #[n(8)]
     Leaving,
@@ -185,6 +175,29 @@ impl Message {
             _ => 0,
         }
     }
+}
+
+/// Two nodes compare what they share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+pub struct Compare {
+    /// The sum over slots, epochs and states.
+    #[n(0)]
+    pub sum: Sum,
+    /// The sender's wall clock, in milliseconds since 1970.
+    #[n(1)]
+    pub wall: u64,
+    /// Whether it answers one, and equal or not.
+    #[n(2)]
+    pub reply: Option<bool>,
+    /// When the sender's disk was empty.
+    #[n(3)]
+    pub born: u32,
+    /// How far the sender's disk has come.
+    #[n(4)]
+    pub age: u64,
+    /// How far the receiver's disk had come when the sender last heard of it.
+    #[n(5)]
+    pub known: u64,
 }
 
 /// How an ask ended.
@@ -283,9 +296,9 @@ pub enum Verdict {
     /// This is there.
     #[n(4)]
     Holds(#[n(0)] Option<Shared>),
-    /// A record of this rank is there.
+    /// A record of this rank and version is there.
     #[n(5)]
-    Ranked(#[n(0)] Rank),
+    Ranked(#[n(0)] Rank, #[n(1)] Version),
     /// These records make up the set, the key's own first.
     #[n(6)]
     Listed(#[n(0)] Vec<(Cell, Shared)>),

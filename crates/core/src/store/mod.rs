@@ -62,6 +62,11 @@ const UNSETTLED: Duration = Duration::from_millis(200);
 const BUSY: Duration = Duration::from_millis(25);
 
 const CLOCK_KEY: &[u8] = b"clock";
+const AGE_KEY: &[u8] = b"age";
+/// How often the age of a disk that is written to goes up.
+const AGEING: Duration = Duration::from_millis(50);
+/// How long a node that comes back waits for others to say that its disk is the one they knew.
+const PROOF: Duration = Duration::from_secs(1);
 
 /// The store of one node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -101,6 +106,10 @@ pub struct Store {
     writes: Vec<Write>,
     outgoing: BTreeMap<NodeId, Vec<Item>>,
     room: bool,
+    /// How far the disk has come: goes up while it is written to, and never goes back on a disk that is what it was.
+    age: u64,
+    aged: Time,
+    proof: Proof,
     leaving: Option<(RequestId, Time)>,
     armed: Option<Time>,
     /// When copies are compared next, and when views are looked at next.
@@ -126,8 +135,11 @@ struct Peer {
     leaving: bool,
     /// Said it would be back until then.
     pausing: Option<Time>,
-    /// Its disk.
+    /// Its disk, and how far that has come.
     born: Option<u32>,
+    age: u64,
+    /// Whether it has said that this node's disk is the one it knew.
+    vouched: bool,
     /// How far its wall clock is ahead of ours, in milliseconds.
     offset: Option<i64>,
 }
@@ -153,6 +165,19 @@ enum After {
     Own(Box<Item>),
     /// Versions up to this wall time may be used.
     Bound(u64),
+    /// The disk has come this far.
+    Age(u64),
+}
+
+/// Whether this node's disk is known to be the one others knew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Proof {
+    /// It is, or there is nobody to ask.
+    Given,
+    /// Others are to say so, since then.
+    Wanted(Option<Time>),
+    /// Somebody knew it when it had come further: it is an old copy. Nothing on it counts.
+    Failed,
 }
 
 /// The clock versions are made of.
@@ -168,8 +193,11 @@ impl Store {
     /// Makes the store of a node from what is on its disk. `born` is a number made when that disk was empty.
     pub fn open(me: NodeId, born: u32, records: &dyn Records, config: &Config) -> Store {
         let me = Member { id: me, born };
-        let bound = records.read(Space::Meta, CLOCK_KEY);
-        let bound = bound.and_then(|bytes| Some(u64::from_be_bytes(*bytes.first_chunk()?))).unwrap_or(0);
+        let number = |key| {
+            let bytes = records.read(Space::Meta, key);
+            bytes.and_then(|bytes| Some(u64::from_be_bytes(*bytes.first_chunk()?))).unwrap_or(0)
+        };
+        let bound = number(CLOCK_KEY);
         let mut store = Store {
             me,
             clock: Clock { last: Version::at(bound), bound, asked: bound },
@@ -193,6 +221,9 @@ impl Store {
             writes: Vec::new(),
             outgoing: BTreeMap::new(),
             room: true,
+            age: number(AGE_KEY),
+            aged: Time::ZERO,
+            proof: Proof::Given,
             leaving: None,
             armed: None,
             sweep: Time::ZERO,
@@ -224,6 +255,9 @@ impl Store {
             store.slots.insert(number, slot);
             store.recount(number, records, config);
         }
+        if store.slots.values().any(|slot| slot.view.members.len() > 1) {
+            store.proof = Proof::Wanted(None);
+        }
         store
     }
 
@@ -253,7 +287,7 @@ impl Store {
                     Ok(record) => {
                         state.mix(record.sum());
                         count += 1;
-                        last = last.max(record.version());
+                        last = last.max(record.ballot());
                         if !record.is_live(0) || record.ends().is_some() {
                             grave = Some(grave.map_or(record.version(), |grave| grave.min(record.version())));
                         }
@@ -355,6 +389,8 @@ impl Store {
             leaving: false,
             pausing: None,
             born: None,
+            age: 0,
+            vouched: false,
             offset: None,
         };
         let peer = self.peers.entry(contact.id).or_insert(fresh);
@@ -388,7 +424,11 @@ impl Store {
                 self.answered(from.id, serial, response, contacts, ring, cx);
             }
             Message::Do { nonce, slot, epoch, step } => self.on_do(from, nonce, slot, epoch, step, cx),
-            Message::Did { nonce, verdict } => self.take(nonce, from.id, verdict, ring, cx),
+            Message::Did { nonce, verdict, age } => {
+                let peer = self.peer(from);
+                peer.age = peer.age.max(age);
+                self.take(nonce, from.id, verdict, ring, cx);
+            }
             Message::Slots(items) => {
                 for item in items {
                     self.on_word(from.id, item, ring, cx);
@@ -398,9 +438,7 @@ impl Store {
                 self.on_pull(from, nonce, slot, &parts, after, cx);
             }
             Message::Page { .. } => self.on_page(from.id, message, ring, cx),
-            Message::Compare { sum, wall, reply, born } => {
-                self.on_compare(from, sum, wall, reply, born, ring, cx);
-            }
+            Message::Compare(compare) => self.on_compare(from, compare, ring, cx),
             Message::Leaving => {
                 self.peer(from).leaving = true;
                 self.restless = true;
@@ -438,6 +476,7 @@ impl Store {
                 After::Word(to, item) => self.word(to, item.slot, item.word),
                 After::Take(nonce, verdict) => self.take(nonce, self.me.id, *verdict, ring, cx),
                 After::Own(item) => self.on_word(self.me.id, *item, ring, cx),
+                After::Age(age) => self.age = age,
                 After::Bound(bound) => {
                     self.clock.bound = self.clock.bound.max(bound);
                     self.go_on(ring, cx);
@@ -478,6 +517,7 @@ impl Store {
     /// The timer is due.
     pub(crate) fn on_timer(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         self.armed = None;
+        self.prove(ring, cx);
         self.go_on(ring, cx);
         self.repeat(ring, cx);
         self.pull_on(ring, cx);
@@ -496,6 +536,7 @@ impl Store {
             || !self.pulls.is_empty()
             || !self.to_pull.is_empty()
             || self.leaving.is_some()
+            || matches!(self.proof, Proof::Wanted(_))
             || !self.changing.is_empty();
         if !busy && self.slots.is_empty() && !self.restless {
             return;
@@ -522,6 +563,13 @@ impl Store {
         self.tend_eagerly(ring, cx);
         self.start_over(ring, cx);
         if !self.writes.is_empty() {
+            if cx.now.since(self.aged) >= AGEING {
+                self.aged = cx.now;
+                let (key, age) = (AGE_KEY.into(), self.age + 1);
+                let value = Some(age.to_be_bytes().as_slice().into());
+                self.writes.push(Write { space: Space::Meta, key, value });
+                self.after.push_back((self.this_ticket(), After::Age(age)));
+            }
             self.ticket += 1;
             let writes = core::mem::take(&mut self.writes);
             cx.out.push(crate::edge::Output::Persist { ticket: self.ticket, writes });

@@ -111,7 +111,7 @@ impl Store {
 
     /// What was pulled for an earlier epoch is no longer wanted.
     pub(super) fn drop_pulls(&mut self, number: u32) {
-        self.pulls.retain(|_, pull| pull.slot != number || matches!(pull.why, Why::Learn));
+        self.pulls.retain(|_, pull| pull.slot != number);
     }
 
     /// Somebody lacks records.
@@ -183,7 +183,13 @@ impl Store {
             Why::Merge { ballot } | Why::Adopt { ballot } | Why::Settle { ballot, .. } => {
                 self.slots.get(&pull.slot).is_some_and(|slot| slot.promised == Some(ballot))
             }
-            _ => true,
+            // Whatever it was wanted for must still be so: what comes late would undo what came since.
+            why => self.slots.get(&pull.slot).is_some_and(|slot| match why {
+                Why::CatchUp => slot.standing == Standing::Behind && slot.promised.is_none(),
+                Why::Learn => slot.standing == Standing::Outside,
+                Why::Doubt => matches!(slot.standing, Standing::Doubting(_)),
+                _ => slot.serves(),
+            }),
         };
         if pull.from != from || !current {
             return;
@@ -257,7 +263,7 @@ impl Store {
             None => true,
         };
         if takes {
-            self.clock.last = self.clock.last.max(record.version());
+            self.clock.last = self.clock.last.max(record.ballot());
             if damaged && let Some(slot) = self.slots.get_mut(&number) {
                 // It was not counted when the slot was; the sum it has now is that of whole records.
                 slot.records += u32::from(slot.records == 0);

@@ -6,7 +6,7 @@ use super::Store;
 use super::coordinating::{ITEMS, Stage, Then, Writing};
 use super::message::{Response, Verdict};
 use super::op::{Action, CopyAt, Found, Level, Listed, Name, Trouble, Value};
-use super::record::{Cell, Kind, Rank, Record};
+use super::record::{Cell, Kind, Record};
 use super::version::Version;
 use super::view::Cut;
 use crate::config::Safeguard;
@@ -103,7 +103,7 @@ impl Store {
                 }
                 self.listed(id, ring, cx);
             }
-            (Stage::Looking { heard, .. }, Verdict::Ranked(Rank { version, .. })) => {
+            (Stage::Looking { heard, .. }, Verdict::Ranked(_, version)) => {
                 if heard.iter().all(|(at, _)| *at != place) {
                     heard.push((place, version));
                 }
@@ -307,6 +307,7 @@ impl Store {
     }
 }
 
-fn value(record: &Record) -> Value {
+/// Returns a record as users get it.
+pub(super) fn value(record: &Record) -> Value {
     Value { bytes: record.value().to_vec(), version: record.version(), expires: record.ends() }
 }

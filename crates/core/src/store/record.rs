@@ -2,8 +2,8 @@
 //! contents, made where the record is made and looked at wherever it is read.
 //!
 //! ```text
-//!  0  format, 1        2  version, 8 bytes       26  the origin's number, 4 bytes    38  flags, zero
-//!  1  kind            10  origin, 16 bytes       30  end of life in ms, 8 bytes      39  value, then 16 bytes of checksum
+//!  0  format, 1        2  version, 8 bytes       26  the origin's number, 4 bytes    38  ballot, 8 bytes
+//!  1  kind            10  origin, 16 bytes       30  end of life in ms, 8 bytes      46  flags, zero; value; 16 bytes of checksum
 //! ```
 
 use alloc::vec::Vec;
@@ -18,7 +18,7 @@ use crate::id::{Id, NodeId};
 use crate::records::{Bytes, Space};
 
 const FORMAT: u8 = 1;
-const HEAD: usize = 39;
+const HEAD: usize = 47;
 const SUM: usize = 16;
 
 /// What a record is.
@@ -110,12 +110,12 @@ pub struct Origin {
     pub serial: u32,
 }
 
-/// In which order records of one cell stand: by version; if two nodes made the same one, by checksum.
+/// In which order records of one cell stand: by ballot; if two nodes made the same one, by checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Encode, Decode)]
 pub struct Rank {
-    /// The version.
+    /// The ballot it was last written under.
     #[n(0)]
-    pub version: Version,
+    pub ballot: Version,
     /// The checksum.
     #[n(1)]
     pub sum: Sum,
@@ -141,12 +141,31 @@ impl Record {
         ends: u64,
         value: &[u8],
     ) -> Record {
+        Record::under(cell, kind, (version, version), origin, ends, value)
+    }
+
+    /// Makes the same record under a higher ballot. Whoever knows it by its version finds it unchanged.
+    #[must_use]
+    pub fn again(&self, cell: &Cell, ballot: Version) -> Record {
+        let ends = self.ends().unwrap_or(0);
+        Record::under(cell, self.kind(), (self.version(), ballot), self.origin(), ends, self.value())
+    }
+
+    fn under(
+        cell: &Cell,
+        kind: Kind,
+        (version, ballot): (Version, Version),
+        origin: Origin,
+        ends: u64,
+        value: &[u8],
+    ) -> Record {
         let mut bytes = Vec::with_capacity(HEAD + value.len() + SUM);
         bytes.extend_from_slice(&[FORMAT, kind as u8]);
         bytes.extend_from_slice(&version.0.to_be_bytes());
         bytes.extend_from_slice(&origin.node.to_bytes());
         bytes.extend_from_slice(&origin.serial.to_be_bytes());
         bytes.extend_from_slice(&ends.to_be_bytes());
+        bytes.extend_from_slice(&ballot.0.to_be_bytes());
         bytes.push(0);
         bytes.extend_from_slice(value);
         let sum = checksum(cell, &bytes);
@@ -184,9 +203,14 @@ impl Record {
         kind_of(self.bytes[1]).unwrap_or(Kind::Gone)
     }
 
-    /// Returns its version.
+    /// Returns its version, by which users know it.
     pub fn version(&self) -> Version {
         Version(self.number(2))
+    }
+
+    /// Returns the ballot it was last written under: its version, unless it had to be written again to make it stay.
+    pub fn ballot(&self) -> Version {
+        Version(self.number(38))
     }
 
     /// Returns its checksum.
@@ -196,7 +220,7 @@ impl Record {
 
     /// Returns its place in the order of records.
     pub fn rank(&self) -> Rank {
-        Rank { version: self.version(), sum: self.sum() }
+        Rank { ballot: self.ballot(), sum: self.sum() }
     }
 
     /// Returns which request made it.
@@ -269,6 +293,17 @@ mod tests {
         assert_eq!(cell.name(), Some(name("greeting")));
         let member = Cell::member(&name("greeting"), Digest([5; 16]));
         assert_eq!(member.name(), Some(name("greeting")));
+    }
+
+    #[test]
+    fn written_again_it_is_greater_and_the_same() {
+        let cell = Cell::of(&name("k"));
+        let record = Record::make(&cell, Kind::Value, Version(7), origin(), 9, b"hello");
+        let again = record.again(&cell, Version(8));
+        assert!(again.rank() > record.rank());
+        assert_eq!((again.version(), again.ballot()), (Version(7), Version(8)));
+        assert_eq!((again.value(), again.origin(), again.ends()), (record.value(), origin(), Some(9)));
+        assert_eq!(Record::read(&cell, again.bytes()), Ok(again.clone()));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::op::{Listed, Name};
 use super::record::{Cell, Kind, Rank, Record};
 use super::version::Version;
 use super::view::{Cut, Standing};
-use super::{After, SetSize, Store};
+use super::{After, Proof, SetSize, Store};
 use crate::config::Safeguard;
 use crate::contact::Contact;
 use crate::edge::Ctx;
@@ -41,7 +41,7 @@ impl Store {
         {
             self.word(from.id, slot, super::Word::Seek { epoch: mine });
         }
-        let message = Message::Did { nonce, verdict };
+        let message = Message::Did { nonce, verdict, age: self.age };
         if wait > self.durable {
             self.after.push_back((wait, After::Tell(from, Box::new(message))));
         } else {
@@ -60,6 +60,9 @@ impl Store {
         let Some(slot) = self.slots.get(&number) else { return (Verdict::WrongView(0), 0) };
         if slot.view.epoch != epoch || slot.standing == Standing::Outside {
             return (Verdict::WrongView(slot.view.epoch), 0);
+        }
+        if self.proof != Proof::Given {
+            return (Verdict::NotReady, 0);
         }
         let frozen = slot.promised.is_some() && cx.config.rule(Safeguard::Freeze);
         let behind = slot.standing != Standing::Ready && cx.config.rule(Safeguard::CatchUp);
@@ -89,10 +92,11 @@ impl Store {
             Step::Prepare { ballot, .. } => self.prepare(number, cell, *ballot, held, cx),
             Step::Read { known, brief, .. } => {
                 let rank = held.as_ref().map_or(Rank::default(), Record::rank);
+                let version = held.as_ref().map_or(Version::ZERO, Record::version);
                 let verdict = match (rank == *known, brief) {
                     (true, false) => Verdict::Same,
                     (false, false) => Verdict::Holds(held.map(|record| Shared(record.bytes().clone()))),
-                    (_, true) => Verdict::Ranked(rank),
+                    (_, true) => Verdict::Ranked(rank, version),
                 };
                 (verdict, settled)
             }
@@ -124,7 +128,7 @@ impl Store {
         if !self.room && !matches!(record.kind(), Kind::Gone | Kind::MemberGone) {
             return (Verdict::NoSpace, 0);
         }
-        if !self.see(record.version(), cx) {
+        if !self.see(record.ballot(), cx) {
             return (Verdict::Ahead, 0);
         }
         if let Some(set) = set {
@@ -144,8 +148,8 @@ impl Store {
         }
         let promised = self.promise(number, cell, cx);
         let bound = if cx.config.rule(Safeguard::Promises) { promised } else { Version::ZERO };
-        if record.version() < bound || record.rank() < rank {
-            return (Verdict::Refused(promised.max(rank.version)), 0);
+        if record.ballot() < bound || record.rank() < rank {
+            return (Verdict::Refused(promised.max(rank.ballot)), 0);
         }
         self.put(number, cell, held.as_ref(), Some(&record));
         if promised > Version::ZERO {
@@ -166,7 +170,7 @@ impl Store {
             return (Verdict::Ahead, 0);
         }
         let greatest =
-            self.promise(number, cell, cx).max(held.as_ref().map_or(Version::ZERO, Record::version));
+            self.promise(number, cell, cx).max(held.as_ref().map_or(Version::ZERO, Record::ballot));
         if ballot <= greatest {
             return (Verdict::Refused(greatest), 0);
         }

@@ -7,15 +7,16 @@ use core::time::Duration;
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::Store;
 use super::coding::{Shared, Sum};
-use super::message::{Message, Packet, Word};
+use super::message::{Compare, Message, Packet, Word};
 use super::pulling::Why;
 use super::record::{Cell, Kind, Record};
 use super::version::Version;
 use super::view::{Cut, Learner, Member, Standing};
+use super::{PROOF, Proof, Store};
+use crate::config::Safeguard;
 use crate::contact::Contact;
-use crate::edge::Ctx;
+use crate::edge::{Ctx, Event};
 use crate::id::NodeId;
 use crate::message::Body;
 use crate::overlay::{Routes, Status};
@@ -74,7 +75,7 @@ impl Store {
         if slot.standing == Standing::Outside {
             return false;
         }
-        if !slot.serves() || slot.round.is_some() {
+        if !slot.serves() || slot.round.is_some() || self.proof != Proof::Given {
             return true;
         }
         let members = &slot.view.members;
@@ -230,34 +231,46 @@ impl Store {
         }
         for (peer, ()) in peers {
             let sum = self.sum_of_shared(self.me.id, peer);
-            let message = Message::Compare { sum, wall: cx.wall, reply: None, born: self.me.born };
-            self.send(peer, message, ring, cx);
+            let compare = self.comparing(sum, None, peer, cx);
+            self.send(peer, Message::Compare(compare), ring, cx);
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the parts of one message")]
+    fn comparing(&self, sum: Sum, reply: Option<bool>, to: NodeId, cx: &Ctx<'_>) -> Compare {
+        let known = self.peers.get(&to).map_or(0, |peer| peer.age);
+        Compare { sum, wall: cx.wall, reply, born: self.me.born, age: self.age, known }
+    }
+
     pub(super) fn on_compare(
         &mut self,
         from: Contact,
-        sum: Sum,
-        wall: u64,
-        reply: Option<bool>,
-        born: u32,
-        _ring: &dyn Routes,
+        compare: Compare,
+        ring: &dyn Routes,
         cx: &mut Ctx<'_>,
     ) {
+        let Compare { sum, wall, reply, born, age, known } = compare;
         let offset = i128::from(wall) - i128::from(cx.wall);
         let peer = self.peer(from);
         peer.offset = Some(offset.clamp(i64::MIN.into(), i64::MAX.into()) as i64);
+        // What was known of another disk says nothing about this one.
         if peer.born.replace(born).is_some_and(|before| before != born) {
+            peer.age = 0;
             self.restless = true;
         }
+        if reply.is_none() {
+            // What this node remembers is told before it learns better.
+            let same = self.sum_of_shared(from.id, self.me.id) == sum;
+            let compare = self.comparing(sum, Some(same), from.id, cx);
+            let packet = Packet { message: Message::Compare(compare), contacts: Vec::new() };
+            cx.send(from, Body::Store(Box::new(packet)));
+        }
+        let peer = self.peer(from);
+        peer.age = peer.age.max(age);
+        if reply.is_some() {
+            self.vouch(from, known, ring, cx);
+        }
         match reply {
-            None => {
-                let same = self.sum_of_shared(from.id, self.me.id) == sum;
-                let message = Message::Compare { sum, wall: cx.wall, reply: Some(same), born: self.me.born };
-                cx.send(from, Body::Store(Box::new(Packet { message, contacts: Vec::new() })));
-            }
+            None => {}
             Some(same) => {
                 let numbers: Vec<u32> = self.shared(self.me.id, from.id).collect();
                 for number in numbers {
@@ -271,6 +284,53 @@ impl Store {
                     self.collect(number, cx);
                 }
             }
+        }
+    }
+
+    /// Somebody says how far this node's disk had come when it last heard of it.
+    fn vouch(&mut self, from: Contact, known: u64, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        if let Proof::Wanted(_) = self.proof
+            && known > self.age
+            && cx.config.rule(Safeguard::Born)
+        {
+            // This is an old copy of the disk: what was promised and taken since is not on it.
+            self.proof = Proof::Failed;
+            cx.out.raise(Event::StoreOutdated);
+            return;
+        }
+        self.peer(from).vouched = true;
+        self.prove(ring, cx);
+    }
+
+    /// A node that comes back serves nothing before those it shares slots with have said that its disk is the one they
+    /// knew, or have had time to.
+    pub(super) fn prove(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let Proof::Wanted(since) = self.proof else { return };
+        if ring.status() != Status::Ready {
+            return;
+        }
+        let mut others: Vec<NodeId> = self
+            .slots
+            .values()
+            .flat_map(|slot| slot.view.members.iter().map(|member| member.id))
+            .filter(|id| *id != self.me.id && ring.contact(*id).is_some() && !self.is_down(*id))
+            .collect();
+        others.sort_unstable();
+        others.dedup();
+        let Some(since) = since else {
+            self.proof = Proof::Wanted(Some(cx.now));
+            for other in others {
+                let sum = self.sum_of_shared(self.me.id, other);
+                let compare = self.comparing(sum, None, other, cx);
+                self.send(other, Message::Compare(compare), ring, cx);
+            }
+            return;
+        };
+        let open = others.iter().any(|id| !self.peers.get(id).is_some_and(|peer| peer.vouched));
+        if !open || cx.now.since(since) >= PROOF {
+            self.proof = Proof::Given;
+            self.moved.extend(self.slots.keys().copied());
+            self.restless = true;
         }
     }
 

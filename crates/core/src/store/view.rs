@@ -203,8 +203,8 @@ pub(crate) struct Cut {
     bits: u32,
 }
 
-/// Longer than any key on the disk.
-const BEYOND: usize = 64 * 1024 + 64;
+/// As long as the longest key a disk can have.
+const BEYOND: usize = 65_535;
 
 /// Parts of a slot that are compared on their own.
 pub(crate) const PARTS: usize = 64;

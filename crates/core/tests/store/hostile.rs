@@ -9,7 +9,7 @@ use kringle_core::edge::Input;
 use kringle_core::id::Id;
 use kringle_core::message::Body;
 use kringle_core::store::coding::{Shared, Sum};
-use kringle_core::store::message::{Item, Message, Packet, Response, Step, Verdict, Word};
+use kringle_core::store::message::{Compare, Item, Message, Packet, Response, Step, Verdict, Word};
 use kringle_core::store::op::{
     Action, Answer, Ask, Change, Condition, Found, Happened, Level, Listed, Name, Trouble,
 };
@@ -149,7 +149,7 @@ impl Liar {
             4 => Verdict::Promised(None),
             5 => Verdict::Same,
             6 => Verdict::Holds(Some(record)),
-            7 => Verdict::Ranked(Rank::default()),
+            7 => Verdict::Ranked(Rank::default(), self.version()),
             8 => Verdict::Listed(vec![(cell, record)]),
             9 => Verdict::Keys(vec![listed], self.below(2) == 0),
             10 => Verdict::OtherSet(Some(record)),
@@ -204,7 +204,7 @@ impl Liar {
                 let epoch = [1, 4, 5, 6][self.below(4) as usize];
                 Message::Do { nonce, slot, epoch, step: self.step() }
             }
-            5 | 6 => Message::Did { nonce, verdict: self.verdict() },
+            5 | 6 => Message::Did { nonce, verdict: self.verdict(), age: self.below(3) },
             7 | 8 => {
                 let count = self.below(4);
                 Message::Slots((0..count).map(|_| Item { slot, word: self.word() }).collect())
@@ -223,7 +223,8 @@ impl Liar {
             }
             _ => {
                 let reply = [None, Some(true), Some(false)][self.below(3) as usize];
-                Message::Compare { sum: self.sum(), wall: self.dice.roll(), reply, born: 3 }
+                let (sum, wall, age, known) = (self.sum(), self.dice.roll(), self.below(9), self.below(9));
+                Message::Compare(Compare { sum, wall, reply, born: 3, age, known })
             }
         }
     }

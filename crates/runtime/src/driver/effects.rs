@@ -184,6 +184,10 @@ impl Driver {
             CoreEvent::RangeGained(range) => ends(range).map(|(from, to)| What::RangeGained { from, to }),
             CoreEvent::RangeLost(range) => ends(range).map(|(from, to)| What::RangeLost { from, to }),
             CoreEvent::NeighboursChanged | CoreEvent::Settled(_) => None,
+            CoreEvent::StoreOutdated => {
+                self.store_outdated = true;
+                None
+            }
         };
         if let Some(what) = what {
             self.tell(what);

@@ -142,6 +142,8 @@ pub(crate) struct Driver {
     rebirths: u32,
     /// Whether this node is finding out if it has a twin.
     doubting: bool,
+    /// Whether the store turned out to be an old copy.
+    store_outdated: bool,
 }
 
 /// Who this node is.
@@ -235,6 +237,7 @@ impl Shell {
                 reborn_at: None,
                 rebirths: 0,
                 doubting: false,
+                store_outdated: false,
             }),
             scratch: Cell::default(),
             sooner: Notify::new(),
@@ -249,7 +252,17 @@ impl Shell {
     pub(crate) fn enter<T>(&self, work: impl FnOnce(&mut Driver) -> T) -> T {
         let driver = &mut *self.driver.borrow_mut();
         driver.now = self.clock.now();
-        let result = work(driver);
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(driver)));
+        let result = match result {
+            Ok(result) => result,
+            Err(panic) => {
+                // Nobody knows what the node has half done: it must not go on.
+                driver.crash = true;
+                driver.finish(Ending::Failed { what: "a mistake of ours: the node panicked".into() });
+                self.ending.notify_one();
+                std::panic::resume_unwind(panic);
+            }
+        };
         driver.leave_round();
         if driver.earliest() < driver.wakes_at {
             self.sooner.notify_one();
@@ -401,6 +414,11 @@ impl Driver {
                 self.execute(output);
             }
             self.out = out;
+            if std::mem::take(&mut self.store_outdated) {
+                tracing::error!("the store is an old copy of what this node had: it begins empty");
+                self.metrics.store_suspect.inc();
+                self.be_reborn(self.me.incarnation.saturating_add(1));
+            }
         }
     }
 

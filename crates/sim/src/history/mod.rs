@@ -122,6 +122,9 @@ pub enum Effect {
 pub struct Rules {
     /// By how much the end of a value's time to live may be off: twice the most a clock is, and a second.
     pub slack: Duration,
+    /// Whether a value that did not change may get a higher version, as a ballot that agrees on it gives it. A condition
+    /// on its version may then fail for no other reason.
+    pub renewals: bool,
     /// How many steps the search for an order may take per key.
     pub budget: usize,
 }
@@ -144,7 +147,7 @@ pub(crate) const NEVER: Time = Time::from_micros(u64::MAX);
 
 impl Default for Rules {
     fn default() -> Rules {
-        Rules { slack: Duration::from_secs(5), budget: 1_000_000 }
+        Rules { slack: Duration::from_secs(5), renewals: true, budget: 1_000_000 }
     }
 }
 

@@ -2,14 +2,15 @@
 //! register, asked one thing at a time in some order that respects who was answered before whom was asked, would say.
 //!
 //! Versions are part of it: they grow along that order, and a condition on a version is judged by it. So a conditional
-//! write on a version that was replaced, even by an equal value, is found. What timed out may have happened at any time
+//! write on a version that was replaced, even by an equal value, is found. A value that stays may get a higher version
+//! ([`Rules::renewals`]). What timed out may have happened at any time
 //! after it was asked, once, or never.
 
 mod search;
 mod shrink;
 
 use super::{Action, Condition, Effect, Finding, Operation, Outcome, Rules, Version, by_key};
-use search::Verdict;
+use search::{Start, Verdict};
 
 /// What was looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,7 +37,7 @@ pub fn check(history: &[Operation], rules: &Rules) -> Result<Looked, Finding> {
             continue;
         }
         let operations: Vec<Operation> = operations.into_iter().cloned().collect();
-        match search::judge(&operations, rules) {
+        match search::judge(&operations, Start::Empty, rules) {
             Verdict::Good => {
                 looked.keys += 1;
                 looked.operations += operations.len() as u64;

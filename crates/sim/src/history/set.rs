@@ -76,7 +76,17 @@ fn check_value(key: &str, value: &str, operations: &[&Operation], rules: &Rules)
         } else {
             missing(value, &adds, &removals, seen_before, read, completed)
         };
-        if let Some((problem, others)) = problem {
+        if let Some((mut problem, mut others)) = problem {
+            let denied = |add: &&Operation| {
+                let same = matches!(&add.action, Action::Add { value: added, .. } if added == value);
+                there && same && add.effect() == Effect::Never && add.invoked <= completed
+            };
+            let denied: Vec<&Operation> = operations.iter().copied().filter(denied).collect();
+            if !denied.is_empty() {
+                problem.push_str("; adding it was said not to have happened");
+                others.extend(denied);
+                others.sort_by_key(|operation| operation.invoked);
+            }
             let mut history: Vec<Operation> = others.into_iter().cloned().collect();
             history.push((*read).clone());
             return Err(Finding { checker: "set", key: key.to_owned(), problem, history });
@@ -103,7 +113,10 @@ fn missing<'a>(
     completed: Time,
 ) -> Option<(String, Vec<&'a Operation>)> {
     let stays = |add: &&Proof<'_>| {
-        let removable = removals.iter().any(|removal| removal.to >= add.from && removal.from <= completed);
+        let between = |other: &Proof<'_>| other.to >= add.from && other.from <= completed;
+        // The same value added again, for a time: it is gone after that.
+        let ended = |again: &Proof<'_>| between(again) && again.expiry.0 <= completed;
+        let removable = removals.iter().any(between) || adds.iter().any(ended);
         add.certain && add.to < read.invoked && completed < add.expiry.0 && !removable
     };
     if let Some(add) = adds.iter().find(stays) {

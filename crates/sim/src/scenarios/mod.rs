@@ -11,10 +11,12 @@ mod pastry_replicas;
 mod pastry_speed;
 mod pastry_tables;
 mod split_heal;
+mod store_chaos;
 
 use std::time::Duration;
 
 use crate::lab::Scenario;
+pub use store_chaos::STORE_CHAOS;
 
 /// Every scenario there is, in the order of the papers.
 pub const ALL: &[&Scenario] = &[

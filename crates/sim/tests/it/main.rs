@@ -6,6 +6,7 @@ mod conformance;
 mod determinism;
 mod leases;
 mod locality;
+mod store;
 mod wendy;
 
 use std::ops::Range;

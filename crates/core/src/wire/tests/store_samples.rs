@@ -8,7 +8,7 @@ use core::time::Duration;
 use super::samples::{everybody, last};
 use super::*;
 use crate::store::coding::{Shared, Sum};
-use crate::store::message::{Item, Message, Packet, Response, Step, Verdict, Word};
+use crate::store::message::{Compare, Item, Message, Packet, Response, Step, Verdict, Word};
 use crate::store::op::{
     Action, Answer, Ask, Change, Condition, CopyAt, Digest, Found, Happened, Level, Listed, Name, Trouble,
     Value,
@@ -100,7 +100,7 @@ fn answers() -> Vec<Message> {
 fn steps() -> Vec<Message> {
     let (cell, record) = record();
     let member = Cell::member(&name(), Digest([9; 16]));
-    let rank = Rank { version: END, sum: Sum(u128::MAX) };
+    let rank = Rank { ballot: END, sum: Sum(u128::MAX) };
     let steps = [
         Step::Accept { cell: cell.clone(), record, set: None },
         Step::Accept { cell: member, record: Shared(Vec::new().into()), set: Some(u64::MAX) },
@@ -125,7 +125,7 @@ fn verdicts() -> Vec<Message> {
         Verdict::Promised(Some(record.clone())),
         Verdict::Same,
         Verdict::Holds(Some(record.clone())),
-        Verdict::Ranked(Rank::default()),
+        Verdict::Ranked(Rank::default(), END),
         Verdict::Listed(vec![(cell, record.clone())]),
         Verdict::Keys(vec![listed], true),
         Verdict::OtherSet(Some(record)),
@@ -135,7 +135,7 @@ fn verdicts() -> Vec<Message> {
         Verdict::Ahead,
         Verdict::Malformed,
     ];
-    verdicts.into_iter().map(|verdict| Message::Did { nonce: 0, verdict }).collect()
+    verdicts.into_iter().map(|verdict| Message::Did { nonce: 0, verdict, age: u64::MAX }).collect()
 }
 
 fn words() -> Vec<Message> {
@@ -200,8 +200,15 @@ pub(super) fn samples_of(kind: BodyKind) -> Vec<Body> {
             },
         ],
         BodyKind::StoreCompare => vec![
-            Message::Compare { sum: state, wall: 0, reply: None, born: 0 },
-            Message::Compare { sum: state, wall: u64::MAX, reply: Some(true), born: u32::MAX },
+            Message::Compare(Compare { sum: state, wall: 0, reply: None, born: 0, age: 0, known: 0 }),
+            Message::Compare(Compare {
+                sum: state,
+                wall: u64::MAX,
+                reply: Some(true),
+                born: u32::MAX,
+                age: 1,
+                known: u64::MAX,
+            }),
         ],
         BodyKind::StoreLeaving => vec![Message::Leaving],
         BodyKind::StorePausing => vec![Message::Pausing],

@@ -3,11 +3,10 @@
 //!
 //! Three things keep it short. A read that fits where the search stands is put there at once: it changes nothing for
 //! others. A write whose outcome is unknown has either been read, and then happened before that read was answered, or
-//! nobody has seen it, and it is as if it had never been. And what else may have happened is only tried where an answer
-//! does not fit without it.
+//! nobody has seen it, and mostly it is as if it had never been. And what else may have happened is only tried where an answer
+//! does not fit without it, or does not say what it found.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::time::Duration;
 
 use kringle_core::time::Time;
 
@@ -24,19 +23,30 @@ pub(super) enum Verdict {
     Undecided,
 }
 
+/// What the register is before the first operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    /// Empty.
+    Empty,
+    /// Whatever makes the answers right.
+    Anything,
+}
+
 /// Judges the operations of one key.
-pub(super) fn judge(operations: &[Operation], rules: &Rules) -> Verdict {
-    if let Some(reason) = from_nowhere(operations) {
+pub(super) fn judge(operations: &[Operation], start: Start, rules: &Rules) -> Verdict {
+    if let Some(reason) = from_nowhere(operations).filter(|_| start == Start::Empty) {
         return Verdict::Bad(Some(reason));
     }
     let mut search = Search {
-        steps: steps(operations, rules.slack),
+        steps: steps(operations, rules),
+        renewals: rules.renewals,
         seen: HashSet::new(),
         budget: rules.budget,
         done: Vec::new(),
     };
     search.done = vec![0; search.steps.len().div_ceil(64)];
-    if search.ends_well(State::default()) {
+    let (wild, known) = (start == Start::Anything, start == Start::Empty);
+    if search.ends_well(State { wild, known, value: None, version: Version::ZERO, expiry: None }) {
         Verdict::Good
     } else if search.budget == 0 {
         Verdict::Undecided
@@ -54,8 +64,10 @@ enum Value {
 }
 
 /// The register between two operations.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct State {
+    /// Whether the value may be any, or none.
+    wild: bool,
     value: Option<Value>,
     /// The version; of an earlier state if it is not `known`.
     version: Version,
@@ -124,13 +136,14 @@ fn from_nowhere(operations: &[Operation]) -> Option<String> {
 }
 
 /// Returns what the search has to put in order.
-fn steps(operations: &[Operation], slack: Duration) -> Vec<Step> {
+fn steps(operations: &[Operation], rules: &Rules) -> Vec<Step> {
     let mut texts = Texts::default();
-    let observed = Observed::of(operations);
+    let observed = Observed::of(operations, rules.renewals);
     let mut steps: Vec<Step> = Vec::new();
     for operation in operations {
         let mut required = operation.effect() != Effect::Possible;
         let mut completed = operation.ends();
+        let mut ghost = false;
         let kind = match (&operation.action, &operation.outcome) {
             (_, Outcome::ConditionFailed(version)) => {
                 let condition = match &operation.action {
@@ -156,18 +169,20 @@ fn steps(operations: &[Operation], slack: Duration) -> Vec<Step> {
                                 Some((first, version)) => {
                                     (required, completed, made) = (true, *first, *version);
                                 }
-                                None if observed.unattributed => {}
+                                // All that nobody has read are alike.
+                                None if observed.unattributed || observed.presence => ghost = true,
                                 None => continue,
                             }
                         }
-                        (How::Write(texts.value(text)), *condition, *ttl)
+                        let value = if ghost { GHOST } else { texts.value(text) };
+                        (How::Write(value), *condition, *ttl)
                     }
                     Action::Delete { condition } => (How::Delete, *condition, None),
                     Action::Increment(by) => (How::Increment(*by, number), Condition::Always, None),
                     Action::Expire(ttl) => (How::Expire, Condition::Present, *ttl),
                     _ => continue,
                 };
-                Kind::Change { how, condition, made, expiry: operation.expiry(ttl, slack) }
+                Kind::Change { how, condition, made, expiry: operation.expiry(ttl, rules.slack) }
             }
             _ => continue,
         };
@@ -198,12 +213,17 @@ struct Observed<'a> {
     values: BTreeMap<&'a str, (Time, Option<Version>)>,
     /// Whether a refusal or a condition names a version that nobody is known to have made: it may be anybody's.
     unattributed: bool,
+    /// Whether somebody needed there to be a value, and did not say which.
+    presence: bool,
     /// Whether values are numbers that come about in many ways.
     numbers: bool,
 }
 
+/// A value that may have been written and was not read.
+const GHOST: Value = Value::Text(u32::MAX);
+
 impl<'a> Observed<'a> {
-    fn of(operations: &'a [Operation]) -> Observed<'a> {
+    fn of(operations: &'a [Operation], renewals: bool) -> Observed<'a> {
         let mut values: BTreeMap<&str, (Time, Option<Version>)> = BTreeMap::new();
         let mut versions = BTreeSet::from([Version::ZERO]);
         let expires = operations.iter().any(|operation| matches!(operation.action, Action::Expire(_)));
@@ -214,7 +234,7 @@ impl<'a> Observed<'a> {
             }
             let (Some(seen), Some(completed)) = (operation.seen(), operation.completed) else { continue };
             versions.insert(seen.version);
-            let version = (!expires).then_some(seen.version);
+            let version = (!expires && !renewals).then_some(seen.version);
             let entry = values.entry(&seen.value).or_insert((completed, version));
             entry.0 = entry.0.min(completed);
             if entry.1 != version {
@@ -227,13 +247,23 @@ impl<'a> Observed<'a> {
             | (_, Action::Delete { condition: Condition::Version(version) }) => !versions.contains(version),
             _ => false,
         });
-        Observed { values, unattributed, numbers }
+        let presence = operations.iter().any(|operation| match &operation.action {
+            Action::Write { condition, .. } | Action::Delete { condition } => {
+                *condition == Condition::Present && operation.effect() != Effect::Never
+            }
+            Action::Expire(_) => true,
+            _ => false,
+        });
+        Observed { values, unattributed, presence, numbers }
     }
 }
 
 impl State {
     /// Says whether a step may find a value, and whether it may find none.
     fn there(&self, step: &Step) -> (bool, bool) {
+        if self.wild {
+            return (true, true);
+        }
         match (self.value, self.expiry) {
             (None, _) => (false, true),
             (Some(_), None) => (true, false),
@@ -242,8 +272,11 @@ impl State {
     }
 
     /// Returns the state in which the version of the value is known to be this one, if it can be.
-    fn at(self, version: Version) -> Option<State> {
-        let fits = if self.known { self.version == version } else { self.version < version };
+    fn at(self, version: Version, renewals: bool) -> Option<State> {
+        let fits = match self.known {
+            true => self.version == version || (renewals && self.version < version),
+            false => self.version < version,
+        };
         fits.then_some(State { version, known: true, ..self })
     }
 
@@ -256,22 +289,37 @@ impl State {
     ) -> Option<State> {
         match made {
             Some(version) => {
-                let state = State { value, version, known: true, expiry };
+                let state = State { wild: false, value, version, known: true, expiry };
                 (version > self.version).then_some(state)
             }
-            None => Some(State { value, version: self.version, known: false, expiry }),
+            None => Some(State { wild: false, value, version: self.version, known: false, expiry }),
         }
+    }
+
+    /// Returns the state in which the value, if it may be any, is this one. It may end at any time.
+    fn holding(self, value: Value) -> Option<State> {
+        if self.wild {
+            return Some(State {
+                wild: false,
+                value: Some(value),
+                expiry: Some((Time::ZERO, NEVER)),
+                ..self
+            });
+        }
+        (self.value == Some(value)).then_some(self)
     }
 }
 
 impl Step {
     /// Returns the states this step may lead to: none if its answer does not fit.
-    fn after(&self, state: State) -> [Option<State>; 2] {
+    fn after(&self, state: State, renewals: bool) -> [Option<State>; 2] {
         let (present, absent) = state.there(self);
         match self.kind {
+            // A value that ended by a clock that is ahead may be seen again by another.
             Kind::Read(None) => [absent.then_some(state), None],
             Kind::Read(Some((value, version))) => {
-                [state.at(version).filter(|_| present && state.value == Some(value)), None]
+                let held = state.holding(value).filter(|_| present);
+                [held.and_then(|state| state.at(version, renewals)), None]
             }
             Kind::Refused(condition, Version::ZERO) => {
                 let fits = absent && condition != Condition::Absent;
@@ -283,14 +331,14 @@ impl Step {
                     Condition::Absent => false,
                     Condition::Version(expected) => expected == version,
                 };
-                [state.at(version).filter(|_| present && !holds), None]
+                [state.at(version, renewals).filter(|_| present && !holds), None]
             }
             Kind::Change { how, condition, made, expiry } => {
                 let held = match condition {
                     Condition::Always => Some(state),
                     Condition::Absent => absent.then_some(state),
                     Condition::Present => present.then_some(state),
-                    Condition::Version(expected) => state.at(expected).filter(|_| present),
+                    Condition::Version(expected) => state.at(expected, renewals).filter(|_| present),
                 };
                 let Some(state) = held else { return [None, None] };
                 self.changed(state, (present, absent), how, made, expiry)
@@ -311,7 +359,19 @@ impl Step {
             // Nothing had to be deleted.
             How::Delete if made == Some(Version::ZERO) => [absent.then_some(state), None],
             How::Delete => [state.with(None, made, None), None],
-            How::Expire => [state.with(state.value, made, expiry).filter(|_| present), None],
+            How::Expire => {
+                let after = state.with(state.value, made, expiry).filter(|_| present);
+                [after.map(|after| State { wild: state.wild, ..after }), None]
+            }
+            How::Increment(by, number) if state.wild => {
+                let value = number.map(Value::Number);
+                let after = state.with(value, made, Some((Time::ZERO, NEVER)));
+                // Without a number nobody knows what it came to.
+                [
+                    after.map(|after| State { wild: number.is_none(), ..after }).filter(|_| by != i64::MIN),
+                    None,
+                ]
+            }
             How::Increment(by, number) => {
                 let counted = |before: i64, expiry| {
                     let sum = before.checked_add(by).filter(|sum| number.is_none_or(|number| number == *sum));
@@ -333,6 +393,7 @@ struct Search {
     steps: Vec<Step>,
     /// What was tried: the steps done, and the state they led to.
     seen: HashSet<(Box<[u64]>, State)>,
+    renewals: bool,
     budget: usize,
     done: Vec<u64>,
 }
@@ -355,7 +416,9 @@ impl Search {
         let Some(next) = self.next() else { return true };
         // A look that fits and changes nothing can as well be taken now.
         let looks = |step: &Step| {
-            step.required && !matches!(step.kind, Kind::Change { .. }) && step.after(state)[0] == Some(state)
+            step.required
+                && !matches!(step.kind, Kind::Change { .. })
+                && step.after(state, self.renewals)[0] == Some(state)
         };
         if let Some(&look) = next.iter().find(|step| looks(&self.steps[**step])) {
             return self.go_on(look, state);
@@ -365,11 +428,16 @@ impl Search {
         }
         let (required, optional): (Vec<usize>, Vec<usize>) =
             next.into_iter().partition(|step| self.steps[*step].required);
-        let mut stuck = state.expiry.is_some();
+        let mut stuck = state.expiry.is_some() || !state.known;
         for step in required {
-            let after = self.steps[step].after(state);
-            let keeps = matches!(self.steps[step].kind, Kind::Change { how: How::Expire, .. });
-            stuck |= keeps || after == [None, None];
+            let after = self.steps[step].after(state, self.renewals);
+            let vague = match self.steps[step].kind {
+                Kind::Change { how: How::Expire, .. } => true,
+                // Only a version was seen, and it may be a renewed one.
+                Kind::Refused(..) | Kind::Change { condition: Condition::Version(_), .. } => self.renewals,
+                _ => false,
+            };
+            stuck |= vague || after == [None, None];
             if after.into_iter().flatten().any(|state| self.go_on(step, state)) {
                 return true;
             }
@@ -383,7 +451,12 @@ impl Search {
             if optional[..at].iter().any(|earlier| self.steps[*earlier].kind == kind) {
                 continue;
             }
-            if self.steps[*step].after(state).into_iter().flatten().any(|state| self.go_on(*step, state)) {
+            if self.steps[*step]
+                .after(state, self.renewals)
+                .into_iter()
+                .flatten()
+                .any(|state| self.go_on(*step, state))
+            {
                 return true;
             }
         }

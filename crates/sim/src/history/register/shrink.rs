@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::search::{Verdict, judge};
+use super::search::{Start, Verdict, judge};
 use crate::history::{Action, Condition, Effect, Operation, Outcome, Rules, Version};
 use kringle_core::time::Time;
 
@@ -11,15 +11,26 @@ use kringle_core::time::Time;
 pub(super) fn shortest(operations: Vec<Operation>, rules: &Rules) -> Vec<Operation> {
     // Each try has a share of the budget only: what can not be told quickly is kept.
     let rules = Rules { budget: rules.budget / 20, ..*rules };
-    let bad = |operations: &[Operation]| matches!(judge(operations, &rules), Verdict::Bad(_));
+    let bad_from =
+        |start, operations: &[Operation]| matches!(judge(operations, start, &rules), Verdict::Bad(_));
+    let bad = |operations: &[Operation]| bad_from(Start::Empty, operations);
     let mut ends: Vec<Time> = operations.iter().filter_map(|operation| operation.completed).collect();
     ends.sort();
     // A longer part of a bad history is bad as well.
     let end = ends.partition_point(|end| !bad(&until(&operations, *end)));
-    let mut shortest = ends.get(end).map_or(operations.clone(), |end| until(&operations, *end));
+    let shortest = ends.get(end).map_or(operations.clone(), |end| until(&operations, *end));
     if !bad(&shortest) {
         return operations;
     }
+    // What comes first does not matter if the rest is bad whatever the register was then.
+    let mut starts: Vec<Time> = shortest.iter().map(|operation| operation.invoked).collect();
+    starts.sort();
+    let pauses = starts.iter().rev().filter(|start| is_pause(&shortest, **start));
+    let mut late = pauses.map(|start| since(&shortest, *start));
+    let late = late.find(|operations| bad_from(Start::Anything, operations));
+    let start = if late.is_some() { Start::Anything } else { Start::Empty };
+    let mut shortest = late.unwrap_or(shortest);
+    let bad = |operations: &[Operation]| bad_from(start, operations);
     // What is judged asks for less than what is shown: without a condition a write needs nobody before it.
     let mut judged = shortest.clone();
     for at in 0..judged.len() {
@@ -44,6 +55,18 @@ pub(super) fn shortest(operations: Vec<Operation>, rules: &Rules) -> Vec<Operati
         }
     }
     shortest
+}
+
+/// Says whether everything that was asked before has been answered before, or never will be.
+fn is_pause(operations: &[Operation], at: Time) -> bool {
+    let over = |operation: &Operation| operation.effect() == Effect::Possible || operation.ends() < at;
+    operations.iter().filter(|operation| operation.invoked < at).all(over)
+}
+
+/// Returns what was asked from a pause on, and what may still happen.
+fn since(operations: &[Operation], start: Time) -> Vec<Operation> {
+    let late = |operation: &&Operation| operation.invoked >= start || operation.effect() == Effect::Possible;
+    operations.iter().filter(late).cloned().collect()
 }
 
 /// Takes the condition from a write. A good history stays good.

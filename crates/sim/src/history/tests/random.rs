@@ -108,13 +108,17 @@ fn mutate(history: &mut [Operation], dice: &mut SeededDice) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn what_a_register_did_passes(seed: u64, overlap in 0usize..6, unanswered in 0usize..40, numbers: bool) {
         let shape = Shape { operations: 60, overlap, unanswered, numbers };
         let history = history(&mut SeededDice::new(seed), &shape);
         if let Err(finding) = check(&history) {
+            prop_assert!(false, "{}", finding);
+        }
+        let strict = Rules { renewals: false, ..Rules::default() };
+        if let Err(finding) = register::check(&history, &strict) {
             prop_assert!(false, "{}", finding);
         }
     }

@@ -1,0 +1,35 @@
+//! The store under chaos: many seeds, and a planted bug for every rule.
+
+use std::time::Duration;
+
+use kringle_sim::store_chaos::{SAFEGUARDS, SetUp, run};
+
+use crate::seeds;
+
+fn set_up() -> SetUp {
+    SetUp::new(8, Duration::from_secs(60))
+}
+
+/// `KRINGLE_SEEDS` tries others.
+#[test]
+fn store_chaos_ends_well() {
+    // There is no store before it has rules.
+    if SAFEGUARDS.is_empty() {
+        return;
+    }
+    let failed: Vec<u64> = seeds(1..61)
+        .filter(|seed| run(*seed, &set_up()).inspect_err(|violation| println!("{violation}")).is_err())
+        .collect();
+    assert!(failed.is_empty(), "seeds {failed:?}");
+}
+
+#[test]
+fn every_rule_of_the_store_is_missed_when_it_is_left_out() {
+    for rule in SAFEGUARDS {
+        let bug = SetUp { without: Some(*rule), ..set_up() };
+        let Some(violation) = (1..=200).find_map(|seed| run(seed, &bug).err()) else {
+            panic!("nobody misses {}", rule.name())
+        };
+        println!("store | {} | seed {}: {violation}", rule.name(), violation.seed);
+    }
+}
