@@ -13,7 +13,7 @@ use kringle_core::config::{Config, Safeguard, Settings};
 use kringle_core::contact::{Addr, Contact, Proximity};
 use kringle_core::dice::{Dice, SeededDice};
 use kringle_core::edge::{
-    Command, Ctx, Dial, Failure, Input, Note, Outbox, Output, Reply, RequestId, Timer, Verdict,
+    Command, Ctx, Dial, Event, Failure, Input, Note, Outbox, Output, Reply, RequestId, Timer, Verdict,
 };
 use kringle_core::id::{Id, Key, NodeId};
 use kringle_core::message::{App, Body, Payload, Routed};
@@ -70,6 +70,8 @@ pub struct World {
     touched: u32,
     /// How many events are left of those whose memory was read ahead.
     warm: usize,
+    /// Nodes whose disks turned out to be old copies.
+    outdated: Vec<u32>,
 }
 
 /// How a world makes its nodes.
@@ -210,6 +212,7 @@ impl World {
             handled: 0,
             touched: 0,
             warm: 0,
+            outdated: Vec::new(),
         }
     }
 
@@ -372,6 +375,9 @@ impl World {
     /// Hands an input to a node, now. Does nothing if it is not running.
     pub fn input(&mut self, node: u32, input: Input) {
         self.hand(node, input);
+        while let Some(node) = self.outdated.pop() {
+            self.replace_disk(node);
+        }
         // Nothing pops the queue of a world that follows a schedule.
         while let Some((node, input)) = self.held.as_mut().and_then(|held| held.next_soon()) {
             self.hand(node, input);
@@ -444,6 +450,7 @@ impl World {
                     disk.write(ticket, writes);
                 }
             }
+            Output::Event(Event::StoreOutdated) => self.outdated.push(node),
             Output::Event(_) => {}
             Output::Note(note) => {
                 self.mix(&[4, u64::from(node), note.kind() as u64]);

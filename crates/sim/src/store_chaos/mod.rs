@@ -22,6 +22,7 @@ use kringle_core::dice::{Dice, SeededDice};
 use kringle_core::node::Node;
 use kringle_core::overlay::Status;
 use kringle_core::records::Records;
+use kringle_core::store::Store;
 use kringle_core::time::Time;
 
 use self::faults::Faults;
@@ -30,14 +31,24 @@ use crate::history::{Effect, Finding, Operation, Outcome, Rules, ledger, monoton
 use crate::store_load::{Desk, Load, LoadSetUp, OwnStore, Sweep};
 use crate::world::{DiskOptions, StoreMaker, World};
 
-/// Gives the nodes of the scenario their store. To be replaced when the core has one.
-pub const STORE: StoreMaker = no_store;
+/// Gives the nodes of the scenario their store.
+pub const STORE: StoreMaker = with_store;
 
 /// The rules of the store that can be left out (feature `mutants`). For each there must be a seed that misses it.
-pub const SAFEGUARDS: &[Safeguard] = &[];
+pub const SAFEGUARDS: &[Safeguard] = &[
+    Safeguard::Freeze,
+    Safeguard::CatchUp,
+    Safeguard::Settle,
+    Safeguard::SyncFirst,
+    Safeguard::Promises,
+    Safeguard::ReadRepair,
+    Safeguard::Born,
+    Safeguard::StartOver,
+];
 
-fn no_store(node: Node, _born: u32, _records: &dyn Records, _config: &Config) -> Node {
-    node
+fn with_store(node: Node, born: u32, records: &dyn Records, config: &Config) -> Node {
+    let store = Store::open(node.me().id, born, records, config);
+    node.with_store(store)
 }
 
 /// What a run is made of, besides its seed.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use kringle_core::config::Config;
 use kringle_core::contact::Contact;
 use kringle_core::dice::{Dice, SeededDice};
-use kringle_core::edge::Input;
+use kringle_core::edge::{Command, Input};
 use kringle_core::node::Node;
 use kringle_core::records::{Bytes, MemoryRecords, Records, Space, Write};
 
@@ -248,6 +248,16 @@ impl World {
             disk.replace(to.records.clone());
             disk.born = to.born;
         }
+    }
+
+    /// What a driver does when a node finds that its disk is an old copy: the node starts anew with an empty one, and
+    /// comes back to its ring through whoever it was in touch with.
+    pub(super) fn replace_disk(&mut self, node: u32) {
+        let Some(running) = self.node(node) else { return };
+        let seeds = running.routes().neighbours();
+        self.forget(node);
+        self.restart(node);
+        self.command(node, Command::Rejoin { seeds });
     }
 
     /// From now on the syncs of a node take so many times as long. A restart does not change it.
