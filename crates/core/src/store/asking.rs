@@ -273,7 +273,11 @@ impl Store {
             }
             // Another holder was asked meanwhile, and may do better.
             Response::Failed(_) if !current => {}
-            Response::Failed(trouble) => self.reply(serial, Err(Failure::Store(trouble)), cx),
+            Response::Failed(trouble) => {
+                // Another holder was asked before, and may have done it.
+                let trouble = if asking.risky { trouble.perhaps() } else { trouble };
+                self.reply(serial, Err(Failure::Store(trouble)), cx);
+            }
             _ if !current => {}
             Response::Outdated(version) => {
                 asking.versions += 1;
@@ -291,7 +295,8 @@ impl Store {
                 }
                 self.pursue(serial, ring, cx);
             }
-            Response::Elsewhere => {
+            Response::Elsewhere { begun } => {
+                asking.risky |= begun;
                 asking.leg = At::Pause(cx.now.after(PAUSE));
                 let known = self.cache.get(&slot).is_some_and(|known| *known == contacts);
                 if from != self.me.id && !contacts.is_empty() && !known {

@@ -49,6 +49,8 @@ pub(super) struct Operation {
     pub(super) proposed: Option<Version>,
     /// Why members would not take it.
     pub(super) trouble: Option<Trouble>,
+    /// Whether other members were asked in this attempt.
+    pub(super) sent: bool,
 }
 
 /// Who wants to know.
@@ -178,7 +180,7 @@ impl Store {
         } else if self.ops.len() >= cx.config.operations as usize {
             Some(Response::Failed(Trouble::Busy))
         } else if self.slots.get(&slot).is_none_or(|slot| slot.standing == Standing::Outside) {
-            Some(Response::Elsewhere)
+            Some(Response::Elsewhere { begun: false })
         } else if is_plain(&ask.action) && !self.see(version, cx) {
             Some(Response::Failed(Trouble::ClockOff))
         } else {
@@ -206,6 +208,7 @@ impl Store {
             stage: Stage::Waiting,
             proposed: None,
             trouble: None,
+            sent: false,
         };
         // Whatever touches a cell that a conditional operation is about follows that one.
         let cell = Cell::of(&op.ask.name);
@@ -415,6 +418,7 @@ impl Store {
     pub(super) fn stage(&mut self, id: u32, stage: Stage, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         let Some(op) = self.ops.get_mut(&id) else { return };
         op.attempt = op.attempt.wrapping_add(1);
+        op.sent = false;
         op.stage = stage;
         op.again = cx.now.after(cx.config.store_retry);
         self.ask_members(id, false, ring, cx);
@@ -441,10 +445,7 @@ impl Store {
         let steps = self.steps(id);
         for (item, step) in steps {
             let (nonce, silent) = (nonce(id, attempt, item), self.unanswered(id, item));
-            for at in peers.iter().copied().filter(|at| silent & (1 << at) != 0) {
-                let message = Message::Do { nonce, slot: number, epoch, step: step.clone() };
-                self.send(members[at], message, ring, cx);
-            }
+            // This node first: if it would not take it, nobody needs to be asked.
             if me.is_some_and(|me| silent & (1 << me) != 0) {
                 let (verdict, wait) = self.perform(number, epoch, &step, cx);
                 if wait > self.durable {
@@ -452,6 +453,16 @@ impl Store {
                 } else {
                     self.take(nonce, self.me.id, verdict, ring, cx);
                 }
+                if self.ops.get(&id).is_none_or(|op| op.attempt != attempt) {
+                    return;
+                }
+            }
+            for at in peers.iter().copied().filter(|at| silent & (1 << at) != 0) {
+                let message = Message::Do { nonce, slot: number, epoch, step: step.clone() };
+                self.send(members[at], message, ring, cx);
+            }
+            if let Some(op) = self.ops.get_mut(&id) {
+                op.sent = true;
             }
         }
     }
@@ -551,12 +562,19 @@ impl Store {
         let Some(op) = self.ops.get_mut(&id) else { return };
         let wanted = op.wanted(members);
         match (&mut op.stage, verdict) {
-            (Stage::Writing { items, .. }, verdict) => {
+            (Stage::Writing { items, then }, verdict) => {
                 if item == HEAD {
                     // The set is up to date there: the value follows.
                     return self.ask_members(id, true, ring, cx);
                 }
                 let Some(item) = items.get_mut(usize::from(item)) else { return };
+                // Refused here, and nobody else was asked.
+                if let Verdict::Refused(version) = verdict
+                    && !op.sent
+                    && matches!(then, Then::Changed { ballot: false, .. })
+                {
+                    return self.close(id, Response::Outdated(version), ring, cx);
+                }
                 match verdict {
                     Verdict::Taken => item.have |= 1 << place,
                     Verdict::OtherSet(head) => return self.other_set(id, from, head, ring, cx),
@@ -625,7 +643,9 @@ impl Store {
         if possible.unwrap_or(members) >= wanted {
             return;
         }
-        let taken = items.iter().any(|item| item.have != 0);
+        // Whoever has not answered may have taken it.
+        let everybody = (1u32 << members) - 1;
+        let taken = items.iter().any(|item| u32::from(item.refused) != everybody);
         match then {
             // Somebody wrote meanwhile, or began to and was never heard of again: a ballot settles it.
             Then::Tell(_) | Then::Again => {
@@ -644,15 +664,9 @@ impl Store {
                 self.close(id, response, ring, cx);
             }
             Then::Changed { .. } => {
-                let trouble = match op.trouble {
-                    Some(Trouble::NoSpace) if least == 0 => Trouble::NoSpace,
-                    _ => Trouble::TooFewReplicas {
-                        acked: least as u8,
-                        wanted: wanted as u8,
-                        happened: Happened::Some,
-                    },
-                };
-                self.fail(id, trouble, ring, cx);
+                let (acked, wanted) = (least as u8, wanted as u8);
+                let happened = if least == 0 { Happened::Unknown } else { Happened::Some };
+                self.fail(id, Trouble::TooFewReplicas { acked, wanted, happened }, ring, cx);
             }
         }
     }
@@ -671,7 +685,10 @@ impl Store {
             if slot.standing == Standing::Outside {
                 let response = match op.proposed {
                     Some(_) => Response::Failed(self.too_few(id, Happened::Unknown)),
-                    None => Response::Elsewhere,
+                    None => {
+                        let begun = matches!(&op.stage, Stage::Writing { then: Then::Changed { .. }, .. });
+                        Response::Elsewhere { begun }
+                    }
                 };
                 self.close(id, response, ring, cx);
                 continue;
@@ -712,7 +729,7 @@ impl Store {
                     self.begin(id, ring, cx);
                 }
             } else if op.proposed.is_none() && cx.now.since(op.since) > WAIT {
-                self.close(id, Response::Elsewhere, ring, cx);
+                self.close(id, Response::Elsewhere { begun: false }, ring, cx);
             }
         }
         self.ask_again(ring, cx);

@@ -212,9 +212,13 @@ pub enum Response {
     /// Nothing was done: the version must be greater than this.
     #[n(2)]
     Outdated(#[n(0)] Version),
-    /// Nothing was done: ask somebody else.
+    /// Ask somebody else: this one does not hold the key, or no longer.
     #[n(3)]
-    Elsewhere,
+    Elsewhere {
+        /// Whether some members may have taken it.
+        #[n(0)]
+        begun: bool,
+    },
 }
 
 /// One step of an operation at one member.

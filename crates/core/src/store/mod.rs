@@ -745,3 +745,16 @@ pub struct Survey {
     /// Whether the disk has room.
     pub has_room: bool,
 }
+// TEMP-DEBUG
+impl Store {
+    /// Debug.
+    pub fn dump(&self) -> Vec<alloc::string::String> {
+        let mut out: Vec<alloc::string::String> = self.slots.iter().map(|(n, s)| {
+            alloc::format!("slot {n} e{} l{} {:?} {:?} prom {:?} round {:?} learner {:?} members {:?} state {:x} entered {:x} rec {}", s.view.epoch, s.view.lineage % 1000, s.standing, s.since, s.promised.map(|b| (b.round, (b.node.value()>>112) as u16)), s.round.as_ref().map(|r| (r.frozen.len(), r.merging.len(), r.state.is_some(), r.settled.len(), r.accepted.len())), s.learner.map(|l| ((l.id.value()>>112) as u16, l.born, l.told)), s.view.members.iter().map(|m| ((m.id.value()>>112) as u16, m.born)).collect::<Vec<_>>(), s.state.0 as u16, s.entered.0 as u16, s.records)
+        }).collect();
+        out.push(alloc::format!("proof {:?} pulls {} to_pull {:?} changing {:?} learners {:?} ops {} asks {} unsettled {:?} clock {:?} after {} ticket {} durable {} leaving {:?}", self.proof, self.pulls.len(), self.to_pull, self.changing, self.learners, self.ops.len(), self.asks.len(), self.unsettled, self.clock, self.after.len(), self.ticket, self.durable, self.leaving));
+        out.push(alloc::format!("peers {:?}", self.peers.values().map(|p| ((p.contact.id.value()>>112) as u16, p.down, p.silent, p.leaving, p.pausing, p.born)).collect::<Vec<_>>()));
+        for op in self.ops.values() { out.push(alloc::format!("op slot {} e{} since {:?} att {} rounds {} {:?} proposed {:?}", op.slot, op.epoch, op.since, op.attempt, op.rounds, op.stage, op.proposed)); }
+        out
+    }
+}

@@ -315,6 +315,24 @@ pub enum Trouble {
     Damaged,
 }
 
+impl Trouble {
+    /// The same, if it may have happened for another reason.
+    #[must_use]
+    pub fn perhaps(self) -> Trouble {
+        let happened = Happened::Unknown;
+        match self {
+            Trouble::TooFewReplicas { acked, wanted, happened: Happened::No } => {
+                Trouble::TooFewReplicas { acked, wanted, happened }
+            }
+            Trouble::Timeout { happened: Happened::No }
+            | Trouble::NoSpace
+            | Trouble::ClockOff
+            | Trouble::Busy => Trouble::Timeout { happened },
+            other => other,
+        }
+    }
+}
+
 /// Whether a write that failed happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub enum Happened {

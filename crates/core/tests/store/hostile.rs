@@ -196,7 +196,7 @@ impl Liar {
                     Response::Done(answer),
                     Response::Failed(trouble),
                     Response::Outdated(self.version()),
-                    Response::Elsewhere,
+                    Response::Elsewhere { begun: false },
                 ];
                 Message::Answer { serial: nonce, response: all[self.below(4) as usize].clone() }
             }

@@ -122,8 +122,7 @@ pub enum Effect {
 pub struct Rules {
     /// By how much the end of a value's time to live may be off: twice the most a clock is, and a second.
     pub slack: Duration,
-    /// Whether a value that did not change may get a higher version, as a ballot that agrees on it gives it. A condition
-    /// on its version may then fail for no other reason.
+    /// Whether a value that stays may get a higher version. If not, one that is seen at two is a finding.
     pub renewals: bool,
     /// How many steps the search for an order may take per key.
     pub budget: usize,

@@ -2,9 +2,10 @@
 //! register, asked one thing at a time in some order that respects who was answered before whom was asked, would say.
 //!
 //! Versions are part of it: they grow along that order, and a condition on a version is judged by it. So a conditional
-//! write on a version that was replaced, even by an equal value, is found. A value that stays may get a higher version
-//! ([`Rules::renewals`]). What timed out may have happened at any time
-//! after it was asked, once, or never.
+//! write on a version that was replaced, even by an equal value, is found. But a value that stays may get a higher version:
+//! a ballot that only agrees on it may give it one, and a write that needs several has had several. [`Rules::renewals`]
+//! says whether that may be. What timed out may have
+//! happened at any time after it was asked, once, or never.
 
 mod search;
 mod shrink;

@@ -92,7 +92,7 @@ fn answers() -> Vec<Message> {
         Trouble::Damaged,
     ];
     let failed = troubles.map(Response::Failed);
-    let rest = [Response::Outdated(END), Response::Elsewhere];
+    let rest = [Response::Outdated(END), Response::Elsewhere { begun: false }];
     let all = done.into_iter().chain(failed).chain(rest);
     all.map(|response| Message::Answer { serial: 1, response }).collect()
 }

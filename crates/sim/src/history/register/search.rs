@@ -37,16 +37,26 @@ pub(super) fn judge(operations: &[Operation], start: Start, rules: &Rules) -> Ve
     if let Some(reason) = from_nowhere(operations).filter(|_| start == Start::Empty) {
         return Verdict::Bad(Some(reason));
     }
+    if let Some(reason) = renewed(operations).filter(|_| !rules.renewals) {
+        return Verdict::Bad(Some(reason));
+    }
     let mut search = Search {
         steps: steps(operations, rules),
-        renewals: rules.renewals,
         seen: HashSet::new(),
+        keeps: operations.iter().any(|operation| matches!(operation.action, Action::Expire(_))),
         budget: rules.budget,
         done: Vec::new(),
     };
     search.done = vec![0; search.steps.len().div_ceil(64)];
-    let (wild, known) = (start == Start::Anything, start == Start::Empty);
-    if search.ends_well(State { wild, known, value: None, version: Version::ZERO, expiry: None }) {
+    let wild = start == Start::Anything;
+    if search.ends_well(State {
+        wild,
+        value: None,
+        least: Version::ZERO,
+        told: None,
+        seen: Version::ZERO,
+        expiry: None,
+    }) {
         Verdict::Good
     } else if search.budget == 0 {
         Verdict::Undecided
@@ -69,9 +79,12 @@ struct State {
     /// Whether the value may be any, or none.
     wild: bool,
     value: Option<Value>,
-    /// The version; of an earlier state if it is not `known`.
-    version: Version,
-    known: bool,
+    /// The version is not lower than this.
+    least: Version,
+    /// Nor lower than this, for who asks after that time: the answer to whoever made it said so.
+    told: Option<(Time, Version)>,
+    /// The highest version somebody was told: whatever follows has a higher one.
+    seen: Version,
     /// When the value may be gone, and when it must be.
     expiry: Option<(Time, Time)>,
 }
@@ -89,11 +102,13 @@ struct Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Read(Option<(Value, Version)>),
-    /// A condition that did not hold.
-    Refused(Condition, Version),
+    /// A condition that did not hold, the version it was told, and whose that is, if that is known.
+    Refused(Condition, Version, Option<Value>),
     Change {
         how: How,
         condition: Condition,
+        /// Whose version the condition is on, if that is known.
+        owner: Option<Value>,
         /// The version it made, if that is known. Zero: nothing had to be changed.
         made: Option<Version>,
         expiry: Option<(Time, Time)>,
@@ -135,10 +150,32 @@ fn from_nowhere(operations: &[Operation]) -> Option<String> {
     None
 }
 
+/// Finds a value that was seen at two versions, though nobody gave it another time to live.
+fn renewed(operations: &[Operation]) -> Option<String> {
+    let many = |operation: &Operation| matches!(operation.action, Action::Expire(_) | Action::Increment(_));
+    if operations.iter().any(many) {
+        return None;
+    }
+    let mut versions: BTreeMap<&str, Version> = BTreeMap::new();
+    for operation in operations {
+        let (value, version) = match (&operation.action, &operation.outcome) {
+            (_, Outcome::Value(Some(seen))) => (&seen.value, seen.version),
+            (Action::Write { value, .. }, Outcome::Changed { version, .. }) => (value, *version),
+            _ => continue,
+        };
+        let first = *versions.entry(value).or_insert(version);
+        if first != version {
+            return Some(format!("{value} is at {first:?} and at {version:?}"));
+        }
+    }
+    None
+}
+
 /// Returns what the search has to put in order.
 fn steps(operations: &[Operation], rules: &Rules) -> Vec<Step> {
     let mut texts = Texts::default();
-    let observed = Observed::of(operations, rules.renewals);
+    let observed = Observed::of(operations);
+    let owners = owners(operations, &mut texts);
     let mut steps: Vec<Step> = Vec::new();
     for operation in operations {
         let mut required = operation.effect() != Effect::Possible;
@@ -151,24 +188,22 @@ fn steps(operations: &[Operation], rules: &Rules) -> Vec<Step> {
                     // A time to live is given to what is there.
                     _ => Condition::Present,
                 };
-                Kind::Refused(condition, *version)
+                Kind::Refused(condition, *version, owners.get(version).copied())
             }
             (Action::Read, Outcome::Value(seen)) => {
                 Kind::Read(seen.as_ref().map(|seen| (texts.value(&seen.value), seen.version)))
             }
             (action, outcome) if operation.effect() != Effect::Never => {
-                let (mut made, mut number) = (None, None);
-                if let Outcome::Changed { version, number: count } = outcome {
-                    (made, number) = (Some(*version), *count);
-                }
+                let (made, number) = match outcome {
+                    Outcome::Changed { version, number } => (Some(*version), *number),
+                    _ => (None, None),
+                };
                 let (how, condition, ttl) = match action {
                     Action::Write { value: text, ttl, condition } => {
                         if !required && !observed.numbers {
                             match observed.values.get(text.as_str()) {
                                 // It happened before anybody was told of it.
-                                Some((first, version)) => {
-                                    (required, completed, made) = (true, *first, *version);
-                                }
+                                Some(first) => (required, completed) = (true, *first),
                                 // All that nobody has read are alike.
                                 None if observed.unattributed || observed.presence => ghost = true,
                                 None => continue,
@@ -182,7 +217,11 @@ fn steps(operations: &[Operation], rules: &Rules) -> Vec<Step> {
                     Action::Expire(ttl) => (How::Expire, Condition::Present, *ttl),
                     _ => continue,
                 };
-                Kind::Change { how, condition, made, expiry: operation.expiry(ttl, rules.slack) }
+                let owner = match condition {
+                    Condition::Version(version) => owners.get(&version).copied(),
+                    _ => None,
+                };
+                Kind::Change { how, condition, owner, made, expiry: operation.expiry(ttl, rules.slack) }
             }
             _ => continue,
         };
@@ -207,10 +246,25 @@ impl<'a> Texts<'a> {
     }
 }
 
+/// Returns whose versions are, as far as answers say so.
+fn owners<'a>(operations: &'a [Operation], texts: &mut Texts<'a>) -> BTreeMap<Version, Value> {
+    let mut owners = BTreeMap::new();
+    for operation in operations {
+        let owned = match (&operation.action, &operation.outcome) {
+            (_, Outcome::Value(Some(seen))) => (seen.version, texts.value(&seen.value)),
+            (Action::Write { value, .. }, Outcome::Changed { version, .. }) => (*version, texts.value(value)),
+            (_, Outcome::Changed { version, number: Some(number) }) => (*version, Value::Number(*number)),
+            _ => continue,
+        };
+        owners.insert(owned.0, owned.1);
+    }
+    owners
+}
+
 /// What answers tell about writes that got none.
 struct Observed<'a> {
-    /// Values that were read: when the first read of them was answered, and their version, if it is the writer's.
-    values: BTreeMap<&'a str, (Time, Option<Version>)>,
+    /// Values that were read, and when the first read of them was answered.
+    values: BTreeMap<&'a str, Time>,
     /// Whether a refusal or a condition names a version that nobody is known to have made: it may be anybody's.
     unattributed: bool,
     /// Whether somebody needed there to be a value, and did not say which.
@@ -223,10 +277,9 @@ struct Observed<'a> {
 const GHOST: Value = Value::Text(u32::MAX);
 
 impl<'a> Observed<'a> {
-    fn of(operations: &'a [Operation], renewals: bool) -> Observed<'a> {
-        let mut values: BTreeMap<&str, (Time, Option<Version>)> = BTreeMap::new();
+    fn of(operations: &'a [Operation]) -> Observed<'a> {
+        let mut values: BTreeMap<&str, Time> = BTreeMap::new();
         let mut versions = BTreeSet::from([Version::ZERO]);
-        let expires = operations.iter().any(|operation| matches!(operation.action, Action::Expire(_)));
         let numbers = operations.iter().any(|operation| matches!(operation.action, Action::Increment(_)));
         for operation in operations {
             if let Outcome::Changed { version, .. } = operation.outcome {
@@ -234,12 +287,8 @@ impl<'a> Observed<'a> {
             }
             let (Some(seen), Some(completed)) = (operation.seen(), operation.completed) else { continue };
             versions.insert(seen.version);
-            let version = (!expires && !renewals).then_some(seen.version);
-            let entry = values.entry(&seen.value).or_insert((completed, version));
-            entry.0 = entry.0.min(completed);
-            if entry.1 != version {
-                entry.1 = None;
-            }
+            let first = values.entry(&seen.value).or_insert(completed);
+            *first = completed.min(*first);
         }
         let unattributed = operations.iter().any(|operation| match (&operation.outcome, &operation.action) {
             (Outcome::ConditionFailed(version), _) => !versions.contains(version),
@@ -271,29 +320,33 @@ impl State {
         }
     }
 
-    /// Returns the state in which the version of the value is known to be this one, if it can be.
-    fn at(self, version: Version, renewals: bool) -> Option<State> {
-        let fits = match self.known {
-            true => self.version == version || (renewals && self.version < version),
-            false => self.version < version,
-        };
-        fits.then_some(State { version, known: true, ..self })
+    /// Returns the lowest version a step may find.
+    fn least(&self, step: &Step) -> Version {
+        match self.told {
+            Some((at, version)) if step.invoked > at => version.max(self.least),
+            _ => self.least,
+        }
     }
 
-    /// Returns the state after a value was written.
+    /// Returns the state in which a step can have found this version, and whose it is.
+    fn at(self, version: Version, owner: Option<Value>, step: &Step) -> Option<State> {
+        let held = owner.map_or(Some(self), |owner| self.holding(owner));
+        let held = held.filter(|_| self.least(step) <= version)?;
+        Some(State { seen: held.seen.max(version), ..held })
+    }
+
+    /// Returns the state after a step changed the value.
     fn with(
         self,
         value: Option<Value>,
         made: Option<Version>,
         expiry: Option<(Time, Time)>,
+        step: &Step,
     ) -> Option<State> {
-        match made {
-            Some(version) => {
-                let state = State { wild: false, value, version, known: true, expiry };
-                (version > self.version).then_some(state)
-            }
-            None => Some(State { wild: false, value, version: self.version, known: false, expiry }),
-        }
+        let least = Version(self.least(step).max(self.seen).0 + 1);
+        let told = made.map(|version| (step.completed, version));
+        let state = State { wild: false, value, least, told, seen: Version::ZERO, expiry };
+        made.is_none_or(|version| least <= version).then_some(state)
     }
 
     /// Returns the state in which the value, if it may be any, is this one. It may end at any time.
@@ -312,33 +365,32 @@ impl State {
 
 impl Step {
     /// Returns the states this step may lead to: none if its answer does not fit.
-    fn after(&self, state: State, renewals: bool) -> [Option<State>; 2] {
+    fn after(&self, state: State) -> [Option<State>; 2] {
         let (present, absent) = state.there(self);
         match self.kind {
             // A value that ended by a clock that is ahead may be seen again by another.
             Kind::Read(None) => [absent.then_some(state), None],
             Kind::Read(Some((value, version))) => {
-                let held = state.holding(value).filter(|_| present);
-                [held.and_then(|state| state.at(version, renewals)), None]
+                [state.at(version, Some(value), self).filter(|_| present), None]
             }
-            Kind::Refused(condition, Version::ZERO) => {
+            Kind::Refused(condition, Version::ZERO, _) => {
                 let fits = absent && condition != Condition::Absent;
                 [fits.then_some(state), None]
             }
-            Kind::Refused(condition, version) => {
+            Kind::Refused(condition, version, owner) => {
                 let holds = match condition {
                     Condition::Always | Condition::Present => true,
                     Condition::Absent => false,
                     Condition::Version(expected) => expected == version,
                 };
-                [state.at(version, renewals).filter(|_| present && !holds), None]
+                [state.at(version, owner, self).filter(|_| present && !holds), None]
             }
-            Kind::Change { how, condition, made, expiry } => {
+            Kind::Change { how, condition, owner, made, expiry } => {
                 let held = match condition {
                     Condition::Always => Some(state),
                     Condition::Absent => absent.then_some(state),
                     Condition::Present => present.then_some(state),
-                    Condition::Version(expected) => state.at(expected, renewals).filter(|_| present),
+                    Condition::Version(expected) => state.at(expected, owner, self).filter(|_| present),
                 };
                 let Some(state) = held else { return [None, None] };
                 self.changed(state, (present, absent), how, made, expiry)
@@ -355,17 +407,17 @@ impl Step {
         expiry: Option<(Time, Time)>,
     ) -> [Option<State>; 2] {
         match how {
-            How::Write(value) => [state.with(Some(value), made, expiry), None],
+            How::Write(value) => [state.with(Some(value), made, expiry, self), None],
             // Nothing had to be deleted.
             How::Delete if made == Some(Version::ZERO) => [absent.then_some(state), None],
-            How::Delete => [state.with(None, made, None), None],
+            How::Delete => [state.with(None, made, None, self), None],
             How::Expire => {
-                let after = state.with(state.value, made, expiry).filter(|_| present);
+                let after = state.with(state.value, made, expiry, self).filter(|_| present);
                 [after.map(|after| State { wild: state.wild, ..after }), None]
             }
             How::Increment(by, number) if state.wild => {
                 let value = number.map(Value::Number);
-                let after = state.with(value, made, Some((Time::ZERO, NEVER)));
+                let after = state.with(value, made, Some((Time::ZERO, NEVER)), self);
                 // Without a number nobody knows what it came to.
                 [
                     after.map(|after| State { wild: number.is_none(), ..after }).filter(|_| by != i64::MIN),
@@ -375,7 +427,7 @@ impl Step {
             How::Increment(by, number) => {
                 let counted = |before: i64, expiry| {
                     let sum = before.checked_add(by).filter(|sum| number.is_none_or(|number| number == *sum));
-                    state.with(Some(Value::Number(sum?)), made, expiry)
+                    state.with(Some(Value::Number(sum?)), made, expiry, self)
                 };
                 // A number keeps its time to live when it is counted up.
                 let on = match state.value {
@@ -393,7 +445,8 @@ struct Search {
     steps: Vec<Step>,
     /// What was tried: the steps done, and the state they led to.
     seen: HashSet<(Box<[u64]>, State)>,
-    renewals: bool,
+    /// Whether a value may stay and get another version: then versions tell one time it was there from another.
+    keeps: bool,
     budget: usize,
     done: Vec<u64>,
 }
@@ -414,28 +467,38 @@ impl Search {
         }
         self.budget -= 1;
         let Some(next) = self.next() else { return true };
-        // A look that fits and changes nothing can as well be taken now.
+        // A look that fits and changes nothing can as well be taken now. If there is only one time its value was there,
+        // that it was seen is no change: it will have been before that ends.
         let looks = |step: &Step| {
-            step.required
-                && !matches!(step.kind, Kind::Change { .. })
-                && step.after(state, self.renewals)[0] == Some(state)
+            let once = match step.kind {
+                Kind::Change { .. } => return None,
+                Kind::Read(Some((value, _))) | Kind::Refused(_, _, Some(value)) => {
+                    matches!(value, Value::Text(_)) && !self.keeps
+                }
+                _ => false,
+            };
+            let after = step.after(state)[0]?;
+            let same = State { seen: if once { state.seen } else { after.seen }, ..after } == state;
+            (step.required && same).then_some(after)
         };
-        if let Some(&look) = next.iter().find(|step| looks(&self.steps[**step])) {
-            return self.go_on(look, state);
+        let look = next.iter().find_map(|step| Some((*step, looks(&self.steps[*step])?)));
+        if let Some((look, after)) = look {
+            return self.go_on(look, after);
         }
         if !self.seen.insert((self.done.clone().into_boxed_slice(), state)) {
             return false;
         }
         let (required, optional): (Vec<usize>, Vec<usize>) =
             next.into_iter().partition(|step| self.steps[*step].required);
-        let mut stuck = state.expiry.is_some() || !state.known;
+        let mut stuck = state.expiry.is_some();
         for step in required {
-            let after = self.steps[step].after(state, self.renewals);
+            let after = self.steps[step].after(state);
             let vague = match self.steps[step].kind {
                 Kind::Change { how: How::Expire, .. } => true,
-                // Only a version was seen, and it may be a renewed one.
-                Kind::Refused(..) | Kind::Change { condition: Condition::Version(_), .. } => self.renewals,
-                _ => false,
+                // Only a version was seen, and it may be anybody's.
+                Kind::Refused(_, _, None) => true,
+                Kind::Change { condition: Condition::Version(_), owner: None, .. } => true,
+                _ => state.wild,
             };
             stuck |= vague || after == [None, None];
             if after.into_iter().flatten().any(|state| self.go_on(step, state)) {
@@ -451,12 +514,7 @@ impl Search {
             if optional[..at].iter().any(|earlier| self.steps[*earlier].kind == kind) {
                 continue;
             }
-            if self.steps[*step]
-                .after(state, self.renewals)
-                .into_iter()
-                .flatten()
-                .any(|state| self.go_on(*step, state))
-            {
+            if self.steps[*step].after(state).into_iter().flatten().any(|state| self.go_on(*step, state)) {
                 return true;
             }
         }

@@ -286,7 +286,14 @@ fn a_value_that_stays_may_get_a_higher_version() {
     ];
     good(&renewed);
     let strict = Rules { renewals: false, ..Rules::default() };
-    register::check(&renewed, &strict).expect_err("a version is for ever");
+    let finding = register::check(&renewed, &strict).expect_err("a version is for ever");
+    assert_eq!((finding.problem.as_str(), finding.history.len()), ("a is at va and at vf", 2));
+    // A write on a condition that took two ballots, and was read after the first.
+    good(&[
+        op(1, 0, 9, write_if("a", Condition::Absent), ok(20)),
+        op(2, 2, 3, Action::Read, found("a", 10)),
+        op(2, 10, 11, Action::Read, found("a", 20)),
+    ]);
     let lower = [renewed[0].clone(), op(2, 4, 5, Action::Read, found("a", 5))];
     register(&lower);
 }
