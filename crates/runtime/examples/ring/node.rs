@@ -159,9 +159,9 @@ fn questions() -> mpsc::UnboundedReceiver<Question> {
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines() {
             let Ok(line) = line else { return };
-            match serde_json::from_str(&line).map(|question| tell.send(question)) {
-                Ok(Ok(())) => {}
-                Ok(Err(_)) => return,
+            match serde_json::from_str(&line).map(|question| tell.send(question).is_ok()) {
+                Ok(true) => {}
+                Ok(false) => return,
                 Err(error) => eprintln!("not understood: {error}: {line}"),
             }
         }

@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
+use crate::identities::copy;
 use crate::ring::control::{Launcher, Process, settle};
 use crate::ring::protocol::Options;
-use crate::store_support::{Cluster, STORES, copy, get, keys, options, put, try_write, write};
+use crate::store_support::{Cluster, STORES, get, keys, options, put, try_write, write};
 use crate::support::{LONG, launcher, until};
 
 const KEYS: usize = 30;
@@ -180,6 +181,10 @@ fn a_clock_an_hour_ahead_hides_no_writes() {
                 Ok(_) => taken += 1,
                 Err(why) => refused.push(why),
             }
+            println!(
+                "{key}, written by the node that is ahead {taken} times, refused {} times",
+                refused.len()
+            );
             write(&cluster.nodes[0], key, number * 10 + 2, Some(100));
             for at in [0, 2] {
                 let found = get(&cluster.nodes[at], std::slice::from_ref(key), "quorum");

@@ -1,6 +1,6 @@
 //! What the tests of the store share.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::ring::control::{self, Launcher, Pending, Process, SOON};
@@ -200,19 +200,4 @@ pub(crate) fn holders(cluster: &Cluster, keys: &[String]) -> Vec<Vec<usize>> {
     let places: Vec<Vec<String>> = cluster.nodes[0].begin(ask).get(LONG * 4).unwrap();
     let at = |id: &String| cluster.nodes.iter().position(|node| node.id.to_string() == *id).unwrap();
     places.iter().map(|place| place.iter().map(at).collect()).collect()
-}
-
-/// Copies a directory with everything in it.
-pub(crate) fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        let target = to.join(path.file_name().unwrap());
-        if path.is_dir() {
-            copy(&path, &target);
-        } else {
-            // Keeps who may read it.
-            std::fs::copy(&path, target).unwrap();
-        }
-    }
 }
