@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::Store;
-use super::coordinating::{Client, is_plain};
+use super::coordinating::{Client, is_plain, is_read};
 use super::message::{Message, Packet, Response};
 use super::op::{Action, Ask, Change, Happened, Trouble};
 use super::record::Origin;
@@ -13,7 +13,7 @@ use super::version::Version;
 use super::view::{Cut, Standing};
 use crate::contact::Contact;
 use crate::edge::{Ctx, Failure, Output, Reply, RequestId};
-use crate::id::NodeId;
+use crate::id::{Key, NodeId};
 use crate::message::{Body, Payload, Routed, Stage as Leg};
 use crate::overlay::{Routes, Status, Toward};
 use crate::time::Time;
@@ -124,8 +124,7 @@ impl Store {
         if holders.is_empty() {
             return self.locate(serial, slot, ring, cx);
         }
-        let reads =
-            matches!(asking.ask.action, Action::Get | Action::Members | Action::Place | Action::Keys { .. });
+        let reads = is_read(&asking.ask.action);
         // Writes go to the holder that comes first, so that it has them in order; reads stay here if they can.
         let here = holders.iter().find(|holder| reads && holder.id == self.me.id);
         let here = here.filter(|holder| !asking.tried.contains(&holder.id));
@@ -177,15 +176,7 @@ impl Store {
                 let Some(asking) = self.asks.get_mut(&serial) else { return };
                 let number = cx.dice.roll() as u32;
                 asking.leg = At::Lookup { serial: number, since: cx.now };
-                cx.out.route(Routed {
-                    key: middle,
-                    origin: ring.me(),
-                    payload: Payload::Lookup,
-                    serial: number,
-                    hop: 0,
-                    hops: 0,
-                    stage: Leg::Prefix,
-                });
+                cx.out.route(lookup(middle, number, ring));
             }
             Toward::Nowhere => {
                 if let Some(asking) = self.asks.get_mut(&serial) {
@@ -211,6 +202,11 @@ impl Store {
         ring: &dyn Routes,
         cx: &mut Ctx<'_>,
     ) -> bool {
+        if let Some(slot) = self.seeking.remove(&number) {
+            self.sought(slot, root, cx);
+            self.finish(ring, cx);
+            return true;
+        }
         let is_it = |asking: &Asking| matches!(asking.leg, At::Lookup { serial, .. } if serial == number);
         let Some(serial) = self.asks.iter().find(|(_, asking)| is_it(asking)).map(|(serial, _)| *serial)
         else {
@@ -334,8 +330,7 @@ impl Store {
     /// Asks another holder, if asking twice does no harm: the version makes a plain write the same write.
     fn ask_another(&mut self, serial: u32, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         let Some(asking) = self.asks.get_mut(&serial) else { return };
-        let reads =
-            matches!(asking.ask.action, Action::Get | Action::Members | Action::Place | Action::Keys { .. });
+        let reads = is_read(&asking.ask.action);
         if !reads && !is_plain(&asking.ask.action) {
             return;
         }
@@ -349,10 +344,7 @@ impl Store {
         for serial in serials {
             let Some(asking) = self.asks.get(&serial) else { continue };
             if asking.deadline <= cx.now {
-                let reads = matches!(
-                    asking.ask.action,
-                    Action::Get | Action::Members | Action::Place | Action::Keys { .. }
-                );
+                let reads = is_read(&asking.ask.action);
                 let sent = asking.risky || matches!(asking.leg, At::With(..));
                 let happened = if sent && !reads { Happened::Unknown } else { Happened::No };
                 self.reply(serial, Err(Failure::Store(Trouble::Timeout { happened })), cx);
@@ -382,6 +374,12 @@ impl Store {
             cx.out.push(Output::Reply { request: asking.request, reply: Err(Failure::Ended) });
         }
     }
+}
+
+/// Asks the ring who answers for an id.
+pub(super) fn lookup(key: Key, serial: u32, ring: &dyn Routes) -> Routed {
+    let (origin, payload) = (ring.me(), Payload::Lookup);
+    Routed { key, origin, payload, serial, hop: 0, hops: 0, stage: Leg::Prefix }
 }
 
 /// Checks what can be checked before anybody is asked.

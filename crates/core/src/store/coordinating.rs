@@ -24,6 +24,9 @@ use crate::time::Time;
 
 /// How long an operation waits for its slot to be served here before it is sent elsewhere.
 const WAIT: Duration = Duration::from_millis(300);
+/// How many conditional requests are remembered, and for how long at least, if there is room.
+const SEEN_MAX: usize = 8192;
+const SEEN_FOR: Duration = Duration::from_secs(60);
 /// Records repaired at a time.
 pub(super) const ITEMS: usize = 200;
 /// The item that brings a member's set up to date; its answer is no answer to the write.
@@ -118,12 +121,17 @@ impl Operation {
     }
 
     fn is_read(&self) -> bool {
-        matches!(self.ask.action, Action::Get | Action::Members | Action::Place | Action::Keys { .. })
+        is_read(&self.ask.action)
     }
 
     fn is_plain(&self) -> bool {
         is_plain(&self.ask.action)
     }
+}
+
+/// Says whether an action changes nothing.
+pub(super) fn is_read(action: &Action) -> bool {
+    matches!(action, Action::Get | Action::Members | Action::Place | Action::Keys { .. })
 }
 
 /// Says whether an action is a write that needs no look at what is there.
@@ -159,7 +167,21 @@ impl Store {
     ) {
         let deadline = cx.now.after(Duration::from_millis(patience.into()).min(cx.config.deadline_max));
         let origin = Origin { node: from.id, serial };
+        if !is_plain(&ask.action) && !is_read(&ask.action) && !self.is_first_time(origin, cx) {
+            return;
+        }
         self.coordinate(Client::Peer(from), origin, Box::new(ask), version, deadline, ring, cx);
+    }
+
+    /// Says whether a request has not come before. Networks may double messages, and a number must not grow twice.
+    fn is_first_time(&mut self, origin: Origin, cx: &Ctx<'_>) -> bool {
+        if self.seen.len() >= SEEN_MAX {
+            self.seen.retain(|_, at| cx.now.since(*at) < SEEN_FOR);
+            if self.seen.len() >= SEEN_MAX {
+                self.seen.pop_first();
+            }
+        }
+        self.seen.insert(origin, cx.now).is_none()
     }
 
     /// Coordinates an operation.
@@ -314,8 +336,7 @@ impl Store {
         if !self.is_first(id, &cell) {
             return;
         }
-        let writes =
-            !matches!(ask.action, Action::Get | Action::Members | Action::Place | Action::Keys { .. });
+        let writes = !is_read(&ask.action);
         if writes && self.is_clock_off(cx) {
             return self.fail(id, Trouble::ClockOff, ring, cx);
         }

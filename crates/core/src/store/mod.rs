@@ -34,7 +34,7 @@ use self::coding::{Shared, Sum};
 use self::coordinating::Operation;
 use self::message::{Item, Message, Packet, Verdict, Word};
 use self::pulling::Pulling;
-use self::record::{Cell, Record};
+use self::record::{Cell, Origin, Record};
 use self::version::Version;
 use self::view::{Cut, Kept, Member, Slot, Standing, View};
 use crate::config::Config;
@@ -80,6 +80,8 @@ pub struct Store {
     ops: BTreeMap<u32, Operation>,
     /// Conditional operations on one cell follow one another.
     lines: BTreeMap<Cell, VecDeque<u32>>,
+    /// Conditional requests of other nodes, so that one that comes twice is done once.
+    seen: BTreeMap<Origin, Time>,
     /// Who holds slots this node does not hold, as far as it was told.
     cache: BTreeMap<u32, Vec<Contact>>,
     peers: BTreeMap<NodeId, Peer>,
@@ -92,6 +94,8 @@ pub struct Store {
     unsettled: BTreeSet<u32>,
     /// Slots that wait for their turn to be pulled.
     to_pull: BTreeSet<u32>,
+    /// Lookups of whoever answers for slots this node is far from.
+    seeking: BTreeMap<u32, u32>,
     /// How many values known sets have, and how many bytes.
     sizes: BTreeMap<Cell, SetSize>,
     next: u32,
@@ -205,6 +209,7 @@ impl Store {
             asks: BTreeMap::new(),
             ops: BTreeMap::new(),
             lines: BTreeMap::new(),
+            seen: BTreeMap::new(),
             cache: BTreeMap::new(),
             peers: BTreeMap::new(),
             pulls: BTreeMap::new(),
@@ -212,6 +217,7 @@ impl Store {
             learners: BTreeMap::new(),
             unsettled: BTreeSet::new(),
             to_pull: BTreeSet::new(),
+            seeking: BTreeMap::new(),
             sizes: BTreeMap::new(),
             next: 0,
             ticket: 0,
@@ -555,13 +561,18 @@ impl Store {
 
     fn flush(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         // What a node tells itself may lead to more.
-        while let Some(items) = self.outgoing.remove(&self.me.id) {
-            for item in items {
-                self.on_word(self.me.id, item, ring, cx);
+        loop {
+            while let Some(items) = self.outgoing.remove(&self.me.id) {
+                for item in items {
+                    self.on_word(self.me.id, item, ring, cx);
+                }
+            }
+            self.tend_eagerly(ring, cx);
+            self.start_over(ring, cx);
+            if !self.outgoing.contains_key(&self.me.id) && self.eager.is_empty() && self.moved.is_empty() {
+                break;
             }
         }
-        self.tend_eagerly(ring, cx);
-        self.start_over(ring, cx);
         if !self.writes.is_empty() {
             if cx.now.since(self.aged) >= AGEING {
                 self.aged = cx.now;
@@ -753,8 +764,32 @@ impl Store {
             alloc::format!("slot {n} e{} l{} {:?} {:?} prom {:?} round {:?} learner {:?} members {:?} state {:x} entered {:x} rec {}", s.view.epoch, s.view.lineage % 1000, s.standing, s.since, s.promised.map(|b| (b.round, (b.node.value()>>112) as u16)), s.round.as_ref().map(|r| (r.frozen.len(), r.merging.len(), r.state.is_some(), r.settled.len(), r.accepted.len())), s.learner.map(|l| ((l.id.value()>>112) as u16, l.born, l.told)), s.view.members.iter().map(|m| ((m.id.value()>>112) as u16, m.born)).collect::<Vec<_>>(), s.state.0 as u16, s.entered.0 as u16, s.records)
         }).collect();
         out.push(alloc::format!("proof {:?} pulls {} to_pull {:?} changing {:?} learners {:?} ops {} asks {} unsettled {:?} clock {:?} after {} ticket {} durable {} leaving {:?}", self.proof, self.pulls.len(), self.to_pull, self.changing, self.learners, self.ops.len(), self.asks.len(), self.unsettled, self.clock, self.after.len(), self.ticket, self.durable, self.leaving));
-        out.push(alloc::format!("peers {:?}", self.peers.values().map(|p| ((p.contact.id.value()>>112) as u16, p.down, p.silent, p.leaving, p.pausing, p.born)).collect::<Vec<_>>()));
-        for op in self.ops.values() { out.push(alloc::format!("op slot {} e{} since {:?} att {} rounds {} {:?} proposed {:?}", op.slot, op.epoch, op.since, op.attempt, op.rounds, op.stage, op.proposed)); }
+        out.push(alloc::format!(
+            "peers {:?}",
+            self.peers
+                .values()
+                .map(|p| (
+                    (p.contact.id.value() >> 112) as u16,
+                    p.down,
+                    p.silent,
+                    p.leaving,
+                    p.pausing,
+                    p.born
+                ))
+                .collect::<Vec<_>>()
+        ));
+        for op in self.ops.values() {
+            out.push(alloc::format!(
+                "op slot {} e{} since {:?} att {} rounds {} {:?} proposed {:?}",
+                op.slot,
+                op.epoch,
+                op.since,
+                op.attempt,
+                op.rounds,
+                op.stage,
+                op.proposed
+            ));
+        }
         out
     }
 }

@@ -7,6 +7,7 @@ use core::time::Duration;
 
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::asking::lookup;
 use super::coding::{Shared, Sum};
 use super::message::{Compare, Message, Packet, Word};
 use super::pulling::Why;
@@ -19,13 +20,15 @@ use crate::contact::Contact;
 use crate::edge::{Ctx, Event};
 use crate::id::NodeId;
 use crate::message::Body;
-use crate::overlay::{Routes, Status};
+use crate::overlay::{Routes, Status, Toward};
 use crate::records::Space;
 
 /// How often all views are looked at, at most.
 const EVERY: Duration = Duration::from_millis(50);
 /// How often somebody that is to become a member is told so.
 const TOLD: Duration = Duration::from_secs(1);
+/// Slots looked for at the same time.
+const SEEKING: usize = 16;
 /// How long a slot this node does not hold is kept at least.
 const KEPT: Duration = Duration::from_secs(30);
 
@@ -60,7 +63,7 @@ impl Store {
     /// Looks at views that something has just been learnt about.
     pub(super) fn tend_eagerly(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         if ring.status() != Status::Ready && ring.status() != Status::Leaving {
-            return;
+            return self.unsettled.append(&mut self.eager);
         }
         while let Some(number) = self.eager.pop_first() {
             if self.tend_slot(number, ring, cx) {
@@ -77,6 +80,9 @@ impl Store {
         }
         if !slot.serves() || slot.round.is_some() || self.proof != Proof::Given {
             return true;
+        }
+        if matches!(ring.toward(Cut::of(cx.config.slots).middle(number)), Toward::Far | Toward::Nowhere) {
+            return self.tend_from_afar(number, ring, cx);
         }
         let members = &slot.view.members;
         let alive = |member: &&Member| !self.is_gone(member);
@@ -154,6 +160,44 @@ impl Store {
             }
         }
         true
+    }
+
+    /// A member that is far from its slot can not tell who should hold it. Whoever answers for the slot can: it is found,
+    /// and becomes a member.
+    fn tend_from_afar(&mut self, number: u32, ring: &dyn Routes, cx: &mut Ctx<'_>) -> bool {
+        let Some(slot) = self.slots.get(&number) else { return false };
+        let middle = Cut::of(cx.config.slots).middle(number);
+        match slot.learner {
+            Some(Learner { id, born: Some(born), .. }) if slot.view.place(id).is_none() => {
+                let mut wish = slot.view.members.clone();
+                if wish.len() < 16 {
+                    wish.push(Member { id, born });
+                    wish.sort_by_key(|member| middle.closeness(member.id));
+                    self.start_round(number, wish, cx);
+                }
+            }
+            Some(learner) if cx.now.since(learner.told) < TOLD * 2 => {}
+            _ if self.seeking.len() >= SEEKING => {}
+            _ if self.seeking.values().any(|slot| *slot == number) => {}
+            _ => {
+                let serial = cx.dice.roll() as u32;
+                self.seeking.insert(serial, number);
+                cx.out.route(lookup(middle, serial, ring));
+            }
+        }
+        true
+    }
+
+    /// Whoever answers for a slot was found, or not.
+    pub(super) fn sought(&mut self, number: u32, root: Option<Contact>, cx: &mut Ctx<'_>) {
+        let Some(slot) = self.slots.get_mut(&number) else { return };
+        let Some(root) = root.filter(|root| slot.serves() && slot.view.place(root.id).is_none()) else {
+            return;
+        };
+        slot.learner = Some(Learner { id: root.id, born: None, told: cx.now });
+        let view = slot.view.clone();
+        self.peer(root);
+        self.word(root.id, number, Word::Learn { view });
     }
 
     /// Says whether the node has another disk than the member had.

@@ -189,7 +189,7 @@ impl Faults {
                 world.command(node, Command::Leave);
                 self.leaving.push(node);
                 // Only so many may stay away; the others come back with what they had.
-                if self.may_lose(node, set_up) {
+                if self.may_lose(world, node, set_up) {
                     self.lost.insert(node);
                     self.gone.insert(node);
                 }
@@ -201,7 +201,7 @@ impl Faults {
             Kind::SlowDisk => world.slow_disk(node, [1, 10, 500][dice.below(3)]),
             Kind::FullDisk => world.fill_disk(node, dice.below(2) == 0),
             Kind::Amnesia => {
-                if !self.may_lose(node, set_up) || !self.can_spare(world, node) {
+                if !self.may_lose(world, node, set_up) || !self.can_spare(world, node) {
                     return false;
                 }
                 self.lost.insert(node);
@@ -210,7 +210,7 @@ impl Faults {
             Kind::RollBack => return self.roll_back(world, node, set_up),
             Kind::Rot => {
                 let space = [Space::Data, Space::Members][dice.below(2)];
-                if !self.may_lose(node, set_up) || world.rot(node, space).is_none() {
+                if !self.may_lose(world, node, set_up) || world.rot(node, space).is_none() {
                     return false;
                 }
                 self.lost.insert(node);
@@ -225,7 +225,7 @@ impl Faults {
             self.old = world.snapshot(node).map(|snapshot| (node, snapshot));
             return false;
         };
-        if !self.may_lose(node, set_up) || !self.can_spare(world, node) {
+        if !self.may_lose(world, node, set_up) || !self.can_spare(world, node) {
             self.old = Some((node, snapshot));
             return false;
         }
@@ -290,9 +290,11 @@ impl Faults {
         world.command(node, Command::Rejoin { seeds });
     }
 
-    /// Says whether the store must do without what a node has stored.
-    fn may_lose(&self, node: u32, set_up: &SetUp) -> bool {
-        self.lost.contains(&node) || self.lost.len() < set_up.losses_max
+    /// Says whether the store may have to do without what a node has stored: only so many at a time, and only while all
+    /// copies are there. Of two copies, or of three of which one is still being made, none may be lost.
+    fn may_lose(&self, world: &World, node: u32, set_up: &SetUp) -> bool {
+        (self.lost.contains(&node) || self.lost.len() < set_up.losses_max)
+            && all_copies_are_there(world, set_up)
     }
 
     /// Says whether enough others are left if a node is gone: a ring of too few falls apart.
@@ -301,4 +303,19 @@ impl Faults {
         let left = world.ready().filter(|(index, _)| active(*index)).count();
         left * 2 >= self.nodes && left >= 3
     }
+}
+
+/// Says whether all slots have all their copies, on nodes that run and serve them.
+fn all_copies_are_there(world: &World, set_up: &SetUp) -> bool {
+    let stores = || world.ready().filter_map(|(_, node)| node.store());
+    // The stand-ins of tests have no slots.
+    if stores().next().is_none() {
+        return true;
+    }
+    (0..world.config().slots).all(|slot| {
+        let newest = stores().filter_map(|store| store.view(slot)).map(|(view, _)| view.epoch).max();
+        let serving = stores().filter_map(|store| store.view(slot));
+        let serving = serving.filter(|(view, serves)| Some(view.epoch) == newest && *serves);
+        serving.count() > set_up.losses_max * 2
+    })
 }
