@@ -461,6 +461,7 @@ impl Bench {
         let mut dice = SeededDice::new(self.plan.seed);
         let (mut opened, mut back) = (Histogram::default(), Histogram::default());
         let start = Instant::now();
+        let mut said = start;
         for (at, node) in ring.nodes.iter().enumerate() {
             drop(self.begin(&ring, node, &format!("first{at}"), &load));
         }
@@ -479,7 +480,8 @@ impl Bench {
             drop(self.begin(&ring, &node, &format!("life{cycle}"), &load));
             ring.nodes.insert(at, node);
             std::thread::sleep(Duration::from_millis(300).saturating_sub(killed.elapsed()));
-            if cycle % 50 == 49 {
+            if said.elapsed() > Duration::from_secs(10) {
+                said = Instant::now();
                 eprintln!("{} cycles after {:?}", cycle + 1, start.elapsed());
             }
         }
