@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use super::Store;
 use super::coordinating::{Stage, Then, Writing, ends};
-use super::message::Verdict;
+use super::message::{Response, Verdict};
 use super::op::{Action, Change, Condition, Found, Happened, Trouble};
 use super::reading::value;
 use super::record::{Cell, Kind, Record};
@@ -22,6 +22,7 @@ enum Made {
     Record { kind: Kind, ends: u64, value: Vec<u8>, created: bool, number: Option<i64> },
     Nothing(Found),
     Trouble(Trouble),
+    Outdated(Version),
 }
 
 impl Store {
@@ -113,11 +114,12 @@ impl Store {
                 }
             }
         }
-        let made = make(&op.ask.action, highest.as_ref(), ballot, cx);
+        let made = make(&op.ask.action, highest.as_ref(), (op.version, ballot), cx);
         let (origin, quorum) = (op.origin, heard.len());
         let add = matches!(op.ask.action, Action::Add { .. });
         let again = matches!(op.ask.action, Action::Add { .. } | Action::Remove { .. } | Action::Members);
         match (made, highest) {
+            (Made::Outdated(version), _) => self.close(id, Response::Outdated(version), ring, cx),
             (Made::Record { kind, ends, value, created, number }, _) => {
                 if value.len() > cx.config.value_max as usize {
                     let limit = cx.config.value_max;
@@ -137,7 +139,7 @@ impl Store {
                     Made::Trouble(trouble) => Then::Fail(trouble),
                     Made::Nothing(_) if again => Then::Again,
                     Made::Nothing(found) => Then::Tell(found),
-                    Made::Record { .. } => return,
+                    Made::Record { .. } | Made::Outdated(_) => return,
                 };
                 self.propose(id, cell, record, then, ring, cx);
             }
@@ -165,7 +167,7 @@ impl Store {
 }
 
 /// Works out what a conditional action makes of the record there is.
-fn make(action: &Action, record: Option<&Record>, ballot: Version, cx: &Ctx<'_>) -> Made {
+fn make(action: &Action, record: Option<&Record>, (asked, ballot): (Version, Version), cx: &Ctx<'_>) -> Made {
     let live = record.filter(|record| record.is_live(cx.wall));
     let version = live.map_or(Version::ZERO, Record::version);
     let Action::Change { change, condition } = action else {
@@ -177,10 +179,12 @@ fn make(action: &Action, record: Option<&Record>, ballot: Version, cx: &Ctx<'_>)
             None if !matches!(action, Action::Add { .. }) => {
                 Made::Nothing(Found::Changed { version, created: false, number: None })
             }
+            // An add from before what is there now: whoever asked may have been served by another, long ago.
+            None if record.is_some_and(|record| record.version() > asked) => Made::Outdated(ballot),
             None => Made::Record {
                 kind: Kind::Set,
                 ends: 0,
-                value: ballot.0.to_be_bytes().to_vec(),
+                value: asked.0.to_be_bytes().to_vec(),
                 created: true,
                 number: None,
             },

@@ -300,6 +300,9 @@ impl Store {
     }
 
     pub(super) fn fail(&mut self, id: u32, trouble: Trouble, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        // What was proposed may still be accepted.
+        let proposed = self.ops.get(&id).is_some_and(|op| op.proposed.is_some());
+        let trouble = if proposed { trouble.perhaps() } else { trouble };
         self.close(id, Response::Failed(trouble), ring, cx);
     }
 
@@ -340,7 +343,7 @@ impl Store {
         if writes && self.is_clock_off(cx) {
             return self.fail(id, Trouble::ClockOff, ring, cx);
         }
-        let Ok(held) = self.held(&cell, cx) else { return self.doubt(number) };
+        let Ok(held) = self.held(&cell, cx) else { return self.doubt(number, cx) };
         match &ask.action {
             Action::Get => self.read(id, cell, held, false, ring, cx),
             Action::Members => self.list(id, ask.name.clone(), held, ring, cx),
@@ -387,12 +390,16 @@ impl Store {
                 _ => self.read(id, head_cell, head, true, ring, cx),
             };
         };
+        if version.0 < set {
+            // The set is younger than the request, which may have been done before the set was made.
+            return self.close(id, Response::Outdated(Version(set)), ring, cx);
+        }
         let digest = match &ask.action {
             Action::Add { digest, .. } | Action::Remove { digest } => *digest,
             _ => return,
         };
         let cell = Cell::member(&ask.name, digest);
-        let Ok(held) = self.held(&cell, cx) else { return self.doubt(number) };
+        let Ok(held) = self.held(&cell, cx) else { return self.doubt(number, cx) };
         let there = held.as_ref().is_some_and(|held| held.is_live(cx.wall) && held.set() == set);
         let mut value = set.to_be_bytes().to_vec();
         let (record, created) = match &ask.action {

@@ -144,6 +144,8 @@ struct Peer {
     age: u64,
     /// Whether it has said that this node's disk is the one it knew.
     vouched: bool,
+    /// When it last compared copies with this node.
+    compared: Time,
     /// How far its wall clock is ahead of ours, in milliseconds.
     offset: Option<i64>,
 }
@@ -154,6 +156,32 @@ struct SetSize {
     set: u64,
     values: u32,
     bytes: u64,
+}
+
+/// What the records of a slot add up to.
+#[derive(Default)]
+struct Count {
+    state: Sum,
+    records: u32,
+    grave: Option<Version>,
+    last: Version,
+    damaged: bool,
+}
+
+impl Count {
+    fn add(&mut self, member: bool, key: &[u8], value: &[u8]) {
+        let cell = Cell { member, key: Shared(key.into()) };
+        let Ok(record) = Record::read(&cell, &value.into()) else {
+            self.damaged = true;
+            return;
+        };
+        self.state.mix(record.sum());
+        self.records += 1;
+        self.last = self.last.max(record.ballot());
+        if !record.is_live(0) || record.ends().is_some() {
+            self.grave = Some(self.grave.map_or(record.version(), |grave| grave.min(record.version())));
+        }
+    }
 }
 
 /// What is done once a write is durable.
@@ -281,32 +309,34 @@ impl Store {
         self.finish(ring, cx);
     }
 
-    /// Counts the records of a slot anew. Damage makes the slot doubt itself.
+    /// Counts the records of a slot anew, whole ones only. Damage makes the slot doubt itself.
     fn recount(&mut self, number: u32, records: &dyn Records, config: &Config) {
         let (from, to) = Cut::of(config.slots).range(number);
-        let (mut state, mut count, mut damaged, mut last) = (Sum::default(), 0, false, Version::ZERO);
-        let mut grave: Option<Version> = None;
+        let mut count = Count::default();
         for (space, member) in [(Space::Data, false), (Space::Members, true)] {
+            // What was written in this very call counts, not what it replaces.
+            let fresh: BTreeMap<&[u8], &Write> = self
+                .writes
+                .iter()
+                .filter(|write| write.space == space)
+                .map(|write| (&*write.key, write))
+                .collect();
             records.scan(space, &from, &to, &mut |key, value| {
-                let cell = Cell { member, key: Shared(key.into()) };
-                match Record::read(&cell, &value.into()) {
-                    Ok(record) => {
-                        state.mix(record.sum());
-                        count += 1;
-                        last = last.max(record.ballot());
-                        if !record.is_live(0) || record.ends().is_some() {
-                            grave = Some(grave.map_or(record.version(), |grave| grave.min(record.version())));
-                        }
-                    }
-                    Err(_) => damaged = true,
+                if !fresh.contains_key(key) {
+                    count.add(member, key, value);
                 }
                 true
             });
+            for (key, write) in fresh {
+                if let Some(value) = write.value.as_ref().filter(|_| (&*from..&*to).contains(&key)) {
+                    count.add(member, key, value);
+                }
+            }
         }
-        self.clock.last = self.clock.last.max(last);
+        self.clock.last = self.clock.last.max(count.last);
         let Some(slot) = self.slots.get_mut(&number) else { return };
-        (slot.state, slot.records, slot.grave) = (state, count, grave);
-        if damaged && slot.standing == Standing::Ready {
+        (slot.state, slot.records, slot.grave) = (count.state, count.records, count.grave);
+        if count.damaged && slot.standing == Standing::Ready {
             slot.standing = Standing::Doubting(0);
         }
     }
@@ -342,7 +372,7 @@ impl Store {
             self.writes.push(Write { space: Space::Meta, key, value });
             self.after.push_back((self.this_ticket(), After::Bound(bound)));
         }
-        if version.wall() > self.clock.bound {
+        if version.wall() > self.clock.bound || self.proof != Proof::Given {
             return None;
         }
         self.clock.last = version;
@@ -397,6 +427,7 @@ impl Store {
             born: None,
             age: 0,
             vouched: false,
+            compared: Time::ZERO,
             offset: None,
         };
         let peer = self.peers.entry(contact.id).or_insert(fresh);

@@ -126,6 +126,7 @@ impl Store {
     ) {
         let mut page = (0, Sum::default(), false);
         let (mut differ, mut records, mut more) = (Vec::new(), Vec::new(), false);
+        let mut damaged = false;
         if let Some(slot) = self.slots.get(&number)
             && !matches!(slot.standing, Standing::Doubting(_))
             && (parts.len() == PARTS || parts.is_empty())
@@ -160,8 +161,13 @@ impl Store {
                             more = true;
                             return false;
                         }
+                        let value = value.into();
+                        if Record::read(&cell, &value).is_err() {
+                            damaged = true;
+                            return false;
+                        }
                         bytes += key.len() + value.len();
-                        records.push((cell, Shared(value.into())));
+                        records.push((cell, Shared(value)));
                         true
                     });
                 }
@@ -169,6 +175,11 @@ impl Store {
                     break;
                 }
             }
+        }
+        if damaged {
+            // Whoever asks must ask somebody else, and so must this node.
+            self.doubt(number, cx);
+            (page, records, more) = ((0, Sum::default(), false), Vec::new(), false);
         }
         let (epoch, state, ready) = page;
         let message = Message::Page { nonce, epoch, state, ready, parts: differ, records, more };
@@ -253,10 +264,11 @@ impl Store {
             self.room = room;
             return;
         }
-        let (held, damaged) = match self.held(cell, cx) {
-            Ok(held) => (held, false),
-            Err(_) => (None, true),
-        };
+        let held = self.held(cell, cx).unwrap_or_else(|_| {
+            // It counts no longer, so that it can come anew.
+            self.recount(number, cx.records, cx.config);
+            None
+        });
         let takes = match &held {
             Some(held) if why.is_exact() => held.rank() != record.rank(),
             Some(held) => held.rank() < record.rank(),
@@ -264,10 +276,6 @@ impl Store {
         };
         if takes {
             self.clock.last = self.clock.last.max(record.ballot());
-            if damaged && let Some(slot) = self.slots.get_mut(&number) {
-                // It was not counted when the slot was; the sum it has now is that of whole records.
-                slot.records += u32::from(slot.records == 0);
-            }
             self.put(number, cell, held.as_ref(), Some(record));
         }
     }
@@ -287,9 +295,14 @@ impl Store {
                 });
             }
         }
+        let mut damaged = false;
         for (cell, bytes) in extra {
             let old = Record::read(&cell, &bytes.into()).ok();
+            damaged |= old.is_none();
             self.put(number, &cell, old.as_ref(), None);
+        }
+        if damaged {
+            self.recount(number, cx.records, cx.config);
         }
     }
 
@@ -336,8 +349,13 @@ impl Store {
     fn pull_failed(&mut self, number: u32, why: Why) {
         match why {
             // Another source is tried in a while.
-            Why::CatchUp | Why::Doubt | Why::Learn => {
+            Why::CatchUp | Why::Doubt => {
                 self.to_pull.insert(number);
+            }
+            // Whoever wants this node says so again.
+            Why::Learn => {
+                self.to_pull.remove(&number);
+                self.learners.remove(&number);
             }
             Why::Merge { .. } | Why::Adopt { .. } => {
                 // Its member is not what it was: begin again.
@@ -366,7 +384,12 @@ impl Store {
         }
         let busy: BTreeSet<u32> = self.pulls.values().map(|pull| pull.slot).collect();
         let learning = self.learners.keys().copied();
-        let waiting: Vec<u32> = self.to_pull.iter().copied().chain(learning).collect();
+        let mut waiting: Vec<u32> = self.to_pull.iter().copied().chain(learning).collect();
+        if waiting.len() > ABREAST {
+            // What can not be had right now must not stand before everything else.
+            let start = (cx.dice.roll() % waiting.len() as u64) as usize;
+            waiting.rotate_left(start);
+        }
         for number in waiting {
             if self.pulls.len() >= ABREAST {
                 break;

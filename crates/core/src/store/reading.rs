@@ -49,7 +49,8 @@ impl Store {
         ring: &dyn Routes,
         cx: &mut Ctx<'_>,
     ) {
-        let (records, ..) = self.set_of(&name, head, cx);
+        let Some(number) = self.ops.get(&id).map(|op| op.slot) else { return };
+        let Ok((records, ..)) = self.set_of(&name, head, cx) else { return self.doubt(number, cx) };
         let mine = records
             .into_iter()
             .filter_map(|(cell, bytes)| Record::read(&cell, &bytes.0).ok().map(|record| (cell, record)))

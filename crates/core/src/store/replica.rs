@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::coding::{Shared, Sum};
 use super::message::{Message, Packet, Step, Verdict};
 use super::op::{Listed, Name};
-use super::record::{Cell, Kind, Rank, Record};
+use super::record::{Cell, Damaged, Kind, Rank, Record};
 use super::version::Version;
 use super::view::{Cut, Standing};
 use super::{After, Proof, SetSize, Store};
@@ -80,7 +80,7 @@ impl Store {
             return (Verdict::Malformed, 0);
         }
         let Ok(held) = self.held(cell, cx) else {
-            self.doubt(number);
+            self.doubt(number, cx);
             return (Verdict::NotReady, 0);
         };
         let settled = match cx.config.rule(Safeguard::SyncFirst) {
@@ -102,7 +102,10 @@ impl Store {
             }
             Step::List { known, .. } => {
                 let Some(name) = cell.name() else { return (Verdict::Malformed, 0) };
-                let (records, sum, bytes) = self.set_of(&name, held, cx);
+                let Ok((records, sum, bytes)) = self.set_of(&name, held, cx) else {
+                    self.doubt(number, cx);
+                    return (Verdict::NotReady, 0);
+                };
                 let newest = self.unsynced.iter().filter(|(cell, _)| cell.name().as_ref() == Some(&name));
                 let wait = newest.map(|(_, ticket)| *ticket).max().unwrap_or(0);
                 match sum == *known {
@@ -134,7 +137,7 @@ impl Store {
         if let Some(set) = set {
             let Some(name) = cell.name() else { return (Verdict::Malformed, 0) };
             let Ok(head) = self.held(&Cell::of(&name), cx) else {
-                self.doubt(number);
+                self.doubt(number, cx);
                 return (Verdict::NotReady, 0);
             };
             if !head.as_ref().is_some_and(|head| head.kind() == Kind::Set && head.set() == set) {
@@ -201,14 +204,16 @@ impl Store {
     }
 
     /// A record turned out to be damaged: nothing of the slot is served before a quorum of others has been heard.
-    pub(super) fn doubt(&mut self, number: u32) {
-        if let Some(slot) = self.slots.get_mut(&number)
-            && slot.standing == Standing::Ready
-        {
+    pub(super) fn doubt(&mut self, number: u32, cx: &Ctx<'_>) {
+        let Some(slot) = self.slots.get_mut(&number) else { return };
+        slot.round = None;
+        if slot.standing == Standing::Ready {
             slot.standing = Standing::Doubting(0);
-            self.to_pull.insert(number);
-            self.keep(number);
         }
+        // What is damaged no longer counts as being there, so that it can come anew.
+        self.recount(number, cx.records, cx.config);
+        self.to_pull.insert(number);
+        self.keep(number);
     }
 
     /// Returns the records that make up the set of a key, the key's own first; their sum; their bytes.
@@ -217,13 +222,13 @@ impl Store {
         name: &Name,
         head: Option<Record>,
         cx: &Ctx<'_>,
-    ) -> (Vec<(Cell, Shared)>, Sum, usize) {
+    ) -> Result<(Vec<(Cell, Shared)>, Sum, usize), Damaged> {
         let (mut records, mut sum, mut bytes) = (Vec::new(), Sum::default(), 0);
-        let Some(head) = head else { return (records, sum, bytes) };
+        let Some(head) = head else { return Ok((records, sum, bytes)) };
         sum.mix(head.sum());
         records.push((Cell::of(name), Shared(head.bytes().clone())));
         if head.kind() != Kind::Set {
-            return (records, sum, bytes);
+            return Ok((records, sum, bytes));
         }
         self.each_member(name, cx, |cell, record| {
             if record.set() == head.set() {
@@ -231,24 +236,30 @@ impl Store {
                 bytes += record.bytes().len() + cell.key.0.len();
                 records.push((cell, Shared(record.bytes().clone())));
             }
-        });
-        (records, sum, bytes)
+        })?;
+        Ok((records, sum, bytes))
     }
 
-    fn each_member(&self, name: &Name, cx: &Ctx<'_>, mut each: impl FnMut(Cell, Record)) {
+    /// Gives the records of all values of a key to `each`. Says whether all of them are whole.
+    fn each_member(
+        &self,
+        name: &Name,
+        cx: &Ctx<'_>,
+        mut each: impl FnMut(Cell, Record),
+    ) -> Result<(), Damaged> {
         let from = Cell::members(name);
         let mut to = from.clone();
         to.extend_from_slice(&[0xff; 17]);
+        let mut whole = Ok(());
         cx.records.scan(Space::Members, &from, &to, &mut |key, value| {
-            // A longer name could begin with the same bytes only if its length did too.
             let cell = Cell { member: true, key: Shared(key.into()) };
-            if key.len() == from.len() + 16
-                && let Ok(record) = Record::read(&cell, &value.into())
-            {
-                each(cell, record);
+            match Record::read(&cell, &value.into()) {
+                Ok(record) => each(cell, record),
+                Err(damaged) => whole = Err(damaged),
             }
-            true
+            whole.is_ok()
         });
+        whole
     }
 
     /// Returns how large a set is here.
@@ -260,7 +271,8 @@ impl Store {
             return (size.values, size.bytes);
         }
         let (mut values, mut bytes) = (0, 0);
-        self.each_member(name, cx, |_, record| {
+        // What is damaged is found when it is read; for a limit it does not matter.
+        let _ = self.each_member(name, cx, |_, record| {
             if record.set() == set && record.kind() == Kind::Member {
                 values += 1;
                 bytes += record.member_value().len() as u64;

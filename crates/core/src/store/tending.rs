@@ -112,7 +112,7 @@ impl Store {
             .filter(|member| !wish.contains(&member.id) || self.is_other(member))
             .copied()
             .collect();
-        extra.sort_by_key(|member| (near(&member), !out.contains(&member.id)));
+        extra.sort_by_key(|member| (!self.is_gone(member), near(&member), !out.contains(&member.id)));
         let missing: Vec<NodeId> =
             wish.iter().filter(|id| !members.iter().any(|member| member.id == **id)).copied().collect();
         let without =
@@ -138,16 +138,11 @@ impl Store {
         let ready = slot.learner.filter(|learner| learner.id == newcomer);
         match (ready, ready.and_then(|learner| learner.born)) {
             (Some(_), Some(born)) => {
-                let wish = match worst {
-                    // First the gone leaves, so that the others are more than half without it.
-                    Some(worst) if members.len() >= copies && !near(&&worst) => without(worst),
-                    _ => {
-                        let mut wish = members.clone();
-                        wish.push(Member { id: newcomer, born });
-                        wish.sort_by_key(|member| middle.closeness(member.id));
-                        wish
-                    }
-                };
+                // The newcomer first, even if somebody is dead: who seems so may come back, and until the newcomer
+                // counts, its copy may be needed.
+                let mut wish = members.clone();
+                wish.push(Member { id: newcomer, born });
+                wish.sort_by_key(|member| middle.closeness(member.id));
                 self.start_round(number, wish, cx);
             }
             (Some(learner), None) if cx.now.since(learner.told) < TOLD => {}
@@ -265,8 +260,31 @@ impl Store {
         sum
     }
 
-    /// Asks everybody who has a copy of what this node looks after whether it is the same.
+    /// Asks for newer views of the slots that a node comes first in, as far as this one knows.
+    fn seek_views(&mut self, leader: NodeId) {
+        let numbers: Vec<u32> = self.shared(leader, self.me.id).collect();
+        for number in numbers {
+            let Some(epoch) = self.slots.get(&number).map(|slot| slot.view.epoch) else { continue };
+            self.word(leader, number, Word::Seek { epoch });
+        }
+    }
+
+    /// Asks everybody who has a copy of what this node looks after whether it is the same. Whoever should have asked this
+    /// node, and has not for long, may know of views without it.
     fn compare(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let silence = cx.config.sweep * 2;
+        let leaders: BTreeSet<NodeId> = self
+            .slots
+            .values()
+            .filter(|slot| slot.view.has(self.me))
+            .filter_map(|slot| slot.view.members.first())
+            .map(|first| first.id)
+            .filter(|id| *id != self.me.id)
+            .filter(|id| self.peers.get(id).is_none_or(|peer| cx.now.since(peer.compared) > silence))
+            .collect();
+        for leader in leaders {
+            self.seek_views(leader);
+        }
         let mut peers: BTreeMap<NodeId, ()> = BTreeMap::new();
         for slot in self.slots.values() {
             if slot.view.members.first() == Some(&self.me) {
@@ -294,7 +312,9 @@ impl Store {
     ) {
         let Compare { sum, wall, reply, born, age, known } = compare;
         let offset = i128::from(wall) - i128::from(cx.wall);
+        let now = cx.now;
         let peer = self.peer(from);
+        peer.compared = now;
         peer.offset = Some(offset.clamp(i64::MIN.into(), i64::MAX.into()) as i64);
         // What was known of another disk says nothing about this one.
         if peer.born.replace(born).is_some_and(|before| before != born) {
@@ -307,6 +327,9 @@ impl Store {
             let compare = self.comparing(sum, Some(same), from.id, cx);
             let packet = Packet { message: Message::Compare(compare), contacts: Vec::new() };
             cx.send(from, Body::Store(Box::new(packet)));
+            if !same {
+                self.seek_views(from.id);
+            }
         }
         let peer = self.peer(from);
         peer.age = peer.age.max(age);
