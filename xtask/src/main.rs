@@ -20,15 +20,16 @@ usage: cargo xtask <chore>
   test                everything a change has to pass
   test races          the races on record: rule, result with it and without it
   tidy                style as a test, the examples of README.md included
-  bench NAME [ARG]..  one benchmark, with its own arguments; NAME is one of: core, leases, node
+  bench NAME [ARG]..  one benchmark, with its own arguments; NAME is one of: core, leases, node, store
   fuzz [SECONDS]      every fuzz target for that long (60 unless told), from a fixed seed
 ";
 
 /// Benchmarks by name: the package and the example in it that holds each.
-const BENCHMARKS: [(&str, &str, &str); 3] = [
+const BENCHMARKS: [(&str, &str, &str); 4] = [
     ("core", "kringle-sim", "bench_core"),
     ("leases", "kringle-sim", "bench_leases"),
     ("node", "kringle-runtime", "bench_node"),
+    ("store", "kringle-runtime", "bench_store"),
 ];
 
 const FUZZ_SECONDS: u64 = 60;

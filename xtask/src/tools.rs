@@ -2,7 +2,7 @@
 //! fails the run, since a test that is left out shows nothing.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// What the test of clocks that are set preloads.
 const FAKETIME: [&str; 3] = [
@@ -11,25 +11,42 @@ const FAKETIME: [&str; 3] = [
     "/usr/lib/faketime/libfaketimeMT.so.1",
 ];
 
+/// What a tool is called in Debian, how to see whether it is there, and what it is for.
+type Tool = (&'static str, fn() -> bool, &'static str);
+
+const TOOLS: [Tool; 2] = [
+    ("faketime", has_faketime, "sets the clock of a node"),
+    ("strace", has_strace, "shows that a write was synced before it was acknowledged"),
+];
+
 /// Sees that everything is there.
 pub(crate) fn ensure() -> Result<(), String> {
-    if !cfg!(target_os = "linux") || has_faketime() {
+    if !cfg!(target_os = "linux") {
         return Ok(());
     }
-    for line in ["apt-get install -y --no-install-recommends faketime", "apt-get update"] {
-        // The list of packages may have to be fetched first.
-        if install(line) && has_faketime() {
+    TOOLS.iter().try_for_each(ensure_one)
+}
+
+fn ensure_one((package, is_there, what): &Tool) -> Result<(), String> {
+    let line = format!("apt-get install -y --no-install-recommends {package}");
+    // The list of packages may have to be fetched first.
+    for line in [&line, "apt-get update", &line] {
+        if is_there() || (install(line) && is_there()) {
             return Ok(());
         }
     }
-    if install("apt-get install -y --no-install-recommends faketime") && has_faketime() {
-        return Ok(());
-    }
-    Err("libfaketime is missing, and could not be installed; on Debian: apt-get install faketime".into())
+    Err(format!("{package} is missing, which {what}, and could not be installed; on Debian: {line}"))
 }
 
 fn has_faketime() -> bool {
     FAKETIME.iter().any(|path| Path::new(path).exists())
+}
+
+fn has_strace() -> bool {
+    // Not only there: it has to be allowed to trace.
+    let mut command = Command::new("strace");
+    command.args(["-f", "-o", "/dev/null", "true"]).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
 }
 
 fn install(line: &str) -> bool {

@@ -17,8 +17,8 @@ use kringle_runtime::{Builder, Handle, Seed};
 use ring::control::{self, Launcher, Pending, Process, nearest};
 use ring::load::{Keys, Loaded, Pace};
 use ring::protocol::{Ask, Options, Record, VARIABLE, now};
+use ring::table::Table;
 use rustix::process::Signal;
-use serde_json::json;
 
 const LONG: Duration = Duration::from_secs(120);
 const PARTS: [&str; 6] = ["form", "throughput", "latency", "idle", "crash", "memory"];
@@ -39,35 +39,6 @@ struct Plan {
     json: bool,
 }
 
-/// Prints figures as they come.
-struct Table {
-    json: bool,
-}
-
-impl Table {
-    fn row(&self, name: &str, value: f64, unit: &str, asked: &str, goal: &str) {
-        if self.json {
-            println!(
-                "{}",
-                json!({ "name": name, "value": value, "unit": unit, "asked": asked, "goal": goal })
-            );
-        } else {
-            let value = match value.abs() {
-                0.0 => "0".into(),
-                small if small < 10.0 => format!("{value:.2}"),
-                middle if middle < 1000.0 => format!("{value:.1}"),
-                _ => format!("{value:.0}"),
-            };
-            println!("{name:64} {value:>10} {unit:12} {asked:>14} {goal:>9}");
-        }
-    }
-
-    /// A figure nothing is asked of.
-    fn note(&self, name: &str, value: f64, unit: &str) {
-        self.row(name, value, unit, "", "");
-    }
-}
-
 fn main() {
     if let Ok(options) = std::env::var(VARIABLE) {
         std::process::exit(ring::node::main(&options));
@@ -81,20 +52,7 @@ fn main() {
     };
     let table = Table { json: plan.json };
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_string();
-    let line: Vec<String> = std::env::args().skip(1).collect();
-    let about = json!({
-        "command": format!("cargo xtask bench node {}", line.join(" ")),
-        "version": env!("CARGO_PKG_VERSION"),
-        "kernel": read("/proc/sys/kernel/osrelease"),
-        "cores": std::thread::available_parallelism().map_or(0, usize::from),
-        "load": read("/proc/loadavg"),
-        "seed": plan.seed,
-        "optimised": !cfg!(debug_assertions),
-    });
-    println!("{about}");
-    if !plan.json {
-        println!("{:64} {:>10} {:12} {:>14} {:>9}", "what", "value", "unit", "asked", "goal");
-    }
+    table.begin("node", plan.seed);
     for part in &plan.parts {
         eprintln!("{part}: load {}", read("/proc/loadavg"));
         match part.as_str() {

@@ -15,8 +15,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::ledger;
 use super::load::Keys;
 use super::protocol::{Ask, First, Last, Line, Options, Question, Record, VARIABLE, now};
+use super::storing::{StoreLoad, StoreLoaded};
 
 /// How long a node may take to start or to answer what it can answer at once.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
@@ -26,6 +28,8 @@ pub(crate) const SOON: Duration = Duration::from_secs(20);
 pub(crate) struct Launcher {
     pub(crate) arguments: Vec<String>,
     pub(crate) variables: Vec<(String, String)>,
+    /// A program and its arguments that start this one.
+    pub(crate) wrapper: Vec<String>,
 }
 
 impl Launcher {
@@ -33,7 +37,15 @@ impl Launcher {
     pub(crate) fn spawn(&self, options: &Options) -> Starting {
         let program = std::env::current_exe().expect("a program knows where it is");
         let json = serde_json::to_string(options).expect("options can be written");
-        let mut child = Command::new(program)
+        let mut command = match self.wrapper.split_first() {
+            None => Command::new(program),
+            Some((wrapper, arguments)) => {
+                let mut command = Command::new(wrapper);
+                command.args(arguments).arg(program);
+                command
+            }
+        };
+        let mut child = command
             .args(&self.arguments)
             .env(VARIABLE, json)
             .envs(self.variables.iter().cloned())
@@ -84,6 +96,7 @@ impl Launcher {
                 address: SocketAddr::from(([0; 4], 0)),
                 incarnation: 0,
                 at,
+                start: Duration::ZERO,
             },
             started,
         }
@@ -108,9 +121,12 @@ impl Starting {
     pub(crate) fn started(self) -> Result<Process, String> {
         let mut process = self.process;
         match self.started.recv_timeout(SOON) {
-            Ok(First::Started { id, address, incarnation, .. }) => {
+            Ok(First::Started { pid, id, address, incarnation, start_us }) => {
                 process.id = id.parse().map_err(|error| format!("{error}"))?;
                 (process.address, process.incarnation) = (address, incarnation);
+                // Not the child if that is a wrapper.
+                process.pid = pid;
+                process.start = Duration::from_micros(start_us);
                 Ok(process)
             }
             Ok(First::Failed { what, remedy }) => Err(format!("{what} ({remedy})")),
@@ -127,6 +143,8 @@ pub(crate) struct Process {
     pub(crate) incarnation: u32,
     /// When it was started.
     pub(crate) at: Instant,
+    /// How long the node took to start, its store included, without the process around it.
+    pub(crate) start: Duration,
     child: Mutex<Child>,
     input: Mutex<Option<ChildStdin>>,
     waiting: Waiting,
@@ -339,4 +357,53 @@ pub(crate) fn settle(nodes: &[Process], each: usize, within: Duration) -> Result
         }
     }
     Ok(start.elapsed())
+}
+
+/// Waits until every node can write and read, and sampled keys have as many copies as they should. Returns how long that
+/// took.
+pub(crate) fn serve(nodes: &[&Process], copies: usize, within: Duration) -> Result<Duration, String> {
+    let start = Instant::now();
+    for round in 1.. {
+        match check_store(nodes, copies, round) {
+            Ok(()) => break,
+            Err(why) if start.elapsed() > within => return Err(format!("not within {within:?}: {why}")),
+            Err(_) => std::thread::sleep(Duration::from_millis(50)),
+        }
+    }
+    Ok(start.elapsed())
+}
+
+/// How many keys each node tries.
+const SAMPLE: u32 = 16;
+
+fn check_store(nodes: &[&Process], copies: usize, round: u64) -> Result<(), String> {
+    let prefix = |node: &Process| format!("settle{round}-{}", node.pid);
+    let load = |node: &&Process| StoreLoad {
+        outstanding: SAMPLE as usize,
+        keys: SAMPLE,
+        prefix: prefix(node),
+        fill: true,
+        deadline_ms: 3_000,
+        ..StoreLoad::default()
+    };
+    let writing: Vec<Pending> = nodes.iter().map(|node| node.begin(Ask::StoreLoad(load(node)))).collect();
+    for (pending, node) in writing.into_iter().zip(nodes) {
+        let done: StoreLoaded = pending.get(SOON)?;
+        if done.failed() > 0 {
+            return Err(format!(
+                "{} (pid {}) wrote {}, failed {:?}",
+                node.id, node.pid, done.done, done.errors
+            ));
+        }
+    }
+    let keys = |node: &Process| (0..SAMPLE).map(|key| ledger::name(&prefix(node), key)).collect();
+    let asking: Vec<Pending> =
+        nodes.iter().map(|node| node.begin(Ask::Places { keys: keys(node), deadline_ms: 3_000 })).collect();
+    for (pending, node) in asking.into_iter().zip(nodes) {
+        let places: Vec<Vec<String>> = pending.get(Duration::from_secs(3) * SAMPLE + SOON)?;
+        if let Some(place) = places.iter().find(|place| place.len() != copies) {
+            return Err(format!("{} (pid {}) says a key is at {place:?}", node.id, node.pid));
+        }
+    }
+    Ok(())
 }

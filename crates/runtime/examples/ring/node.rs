@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::io::{BufRead, Write};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kringle_core::id::Key;
 use kringle_runtime::report::Event;
@@ -17,6 +17,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::load::{self, Keys};
 use super::protocol::{Ask, Delivery, First, Key128, Last, Line, Options, PURPOSE, Question, Record, now};
+use super::{ledger, storing};
 
 /// Events kept for whoever asks.
 const EVENTS_MAX: usize = 10_000;
@@ -49,6 +50,8 @@ struct Running {
     streams: Cell<bool>,
     open: Cell<usize>,
     serial: Cell<u64>,
+    /// Set when the loads that run now are to end.
+    ends: RefCell<Rc<Cell<bool>>>,
 }
 
 /// Runs a node until it ends. Returns the exit code of the process.
@@ -72,7 +75,7 @@ pub(crate) fn main(options: &str) -> i32 {
 
 async fn run(options: Options) -> i32 {
     let memory = Arc::new(Memory::default());
-    let own_thread = options.own_thread;
+    let (own_thread, store) = (options.own_thread, options.store());
     let mut builder = Builder::new(if options.cluster.is_empty() { "ring" } else { &options.cluster })
         .settings(options.settings())
         .app(PURPOSE, memory.clone())
@@ -87,7 +90,12 @@ async fn run(options: Options) -> i32 {
     if let Some(secret) = options.secret {
         builder = builder.secret(secret);
     }
+    if let Some(store) = store {
+        builder = builder.store(store);
+    }
+    let start = Instant::now();
     let started = if own_thread { builder.start().await } else { builder.start_here().await };
+    let start_time = start.elapsed();
     let node = match started {
         Ok(node) => node,
         Err(error) => {
@@ -103,6 +111,7 @@ async fn run(options: Options) -> i32 {
         streams: Cell::new(false),
         open: Cell::new(0),
         serial: Cell::new(0),
+        ends: RefCell::default(),
     });
     spawn_local(running.clone().follow());
     let info = node.info();
@@ -111,6 +120,7 @@ async fn run(options: Options) -> i32 {
         id: node.id().to_string(),
         address: info.bound[0],
         incarnation: info.incarnation,
+        start_us: u64::try_from(start_time.as_micros()).unwrap_or(u64::MAX),
     });
     let mut questions = questions();
     let Ok(mut terminate) = signal(SignalKind::terminate()) else { return 1 };
@@ -149,9 +159,9 @@ fn questions() -> mpsc::UnboundedReceiver<Question> {
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines() {
             let Ok(line) = line else { return };
-            match serde_json::from_str(&line).map(|question| tell.send(question)) {
-                Ok(Ok(())) => {}
-                Ok(Err(_)) => return,
+            match serde_json::from_str(&line).map(|question| tell.send(question).is_ok()) {
+                Ok(true) => {}
+                Ok(false) => return,
                 Err(error) => eprintln!("not understood: {error}: {line}"),
             }
         }
@@ -222,6 +232,27 @@ impl Running {
             Ask::Echo => json!(load::echo().await.map_err(|error| text(&error))?),
             Ask::Pace { echoes, rounds, bytes, seed } => {
                 json!(load::pace(&self.node, &echoes, rounds, bytes, seed).await?)
+            }
+            Ask::Write { key, number, bytes, level, deadline_ms } => {
+                let deadline = Duration::from_millis(deadline_ms);
+                let value = bytes.map(|bytes| ledger::value(&key, number, bytes));
+                json!(storing::write(&self.node, &key, value, &level, deadline).await?)
+            }
+            Ask::Fetch { keys, level, deadline_ms } => {
+                let deadline = Duration::from_millis(deadline_ms);
+                json!(storing::fetch(&self.node, &keys, &level, deadline).await)
+            }
+            Ask::Places { keys, deadline_ms } => {
+                let deadline = Duration::from_millis(deadline_ms);
+                json!(storing::places(&self.node, &keys, deadline).await?)
+            }
+            Ask::StoreLoad(load) => {
+                let ends = self.ends.borrow().clone();
+                json!(storing::load(&self.node, load, ends).await?)
+            }
+            Ask::EndLoads => {
+                self.ends.take().set(true);
+                Value::Null
             }
             Ask::Stop => {
                 self.node.stop().await;

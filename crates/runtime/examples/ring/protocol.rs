@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use kringle_core::config::{Ownership, Settings};
 use kringle_core::id::{Key, NodeId};
+use kringle_runtime::StoreKind;
 use serde::{Deserialize, Serialize};
+
+use super::storing::StoreLoad;
 
 /// The variable that holds a process's [`Options`], if it is to be a node.
 pub(crate) const VARIABLE: &str = "KRINGLE_RING_NODE";
@@ -28,6 +31,13 @@ pub(crate) struct Options {
     pub(crate) leaf_set: Option<u16>,
     /// Runs the node on a thread of its own, as programs that embed one do.
     pub(crate) own_thread: bool,
+    /// Where it stores, `none`, `memory` or `disk`; otherwise on the disk if it has a data directory.
+    pub(crate) store: Option<String>,
+    pub(crate) slots: Option<u32>,
+    pub(crate) replicas: Option<u8>,
+    pub(crate) sweep_ms: Option<u64>,
+    pub(crate) rejoin_grace_ms: Option<u64>,
+    pub(crate) drain_ms: Option<u64>,
 }
 
 impl Options {
@@ -43,7 +53,32 @@ impl Options {
         if let Some(leaf_set) = self.leaf_set {
             settings.leaf_set = leaf_set;
         }
+        if let Some(slots) = self.slots {
+            settings.slots = slots;
+        }
+        if let Some(replicas) = self.replicas {
+            settings.replicas = replicas;
+        }
+        let times = [
+            (self.sweep_ms, &mut settings.sweep),
+            (self.rejoin_grace_ms, &mut settings.rejoin_grace),
+            (self.drain_ms, &mut settings.drain),
+        ];
+        for (ms, setting) in times {
+            if let Some(ms) = ms {
+                *setting = Duration::from_millis(ms);
+            }
+        }
         settings
+    }
+
+    /// Returns where it stores, if that is said.
+    pub(crate) fn store(&self) -> Option<StoreKind> {
+        Some(match self.store.as_deref()? {
+            "none" => StoreKind::None,
+            "memory" => StoreKind::Memory,
+            _ => StoreKind::Disk,
+        })
     }
 }
 
@@ -51,8 +86,8 @@ impl Options {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum First {
-    /// It runs.
-    Started { pid: u32, id: String, address: SocketAddr, incarnation: u32 },
+    /// It runs. What it stores was opened in the microseconds that its start took.
+    Started { pid: u32, id: String, address: SocketAddr, incarnation: u32, start_us: u64 },
     /// It does not.
     Failed { what: String, remedy: String },
 }
@@ -111,6 +146,16 @@ pub(crate) enum Ask {
     Echo,
     /// Lookups one after the other, each followed by a bare round trip to where the key belongs: [`super::load::Pace`].
     Pace { echoes: Vec<(String, SocketAddr)>, rounds: usize, bytes: usize, seed: u64 },
+    /// Writes one value with a number, or deletes it if `bytes` is `None`: [`super::storing::Acked`].
+    Write { key: String, number: u64, bytes: Option<usize>, level: String, deadline_ms: u64 },
+    /// Reads values, all at the same time: `Vec<`[`super::ledger::Fetched`]`>`.
+    Fetch { keys: Vec<String>, level: String, deadline_ms: u64 },
+    /// Who holds these keys: a list of ids for each.
+    Places { keys: Vec<String>, deadline_ms: u64 },
+    /// Reads and writes, as fast as it can or at some pace: [`super::storing::StoreLoaded`].
+    StoreLoad(StoreLoad),
+    /// Lets all such loads end.
+    EndLoads,
     /// Ends without a goodbye.
     Stop,
     /// Ends with one.

@@ -20,6 +20,34 @@ fn unix() -> u32 {
     u32::try_from(since.as_secs()).unwrap()
 }
 
+/// Returns libfaketime. Without it tests are left out, unless KRINGLE_ALL_TOOLS is set.
+fn library() -> Option<&'static str> {
+    let library = FAKETIME.into_iter().find(|path| Path::new(path).exists());
+    if library.is_none() {
+        assert!(std::env::var_os("KRINGLE_ALL_TOOLS").is_none(), "libfaketime is missing");
+        println!("left out: libfaketime is not installed");
+    }
+    library
+}
+
+/// Starts nodes with another clock of people than everybody else.
+fn faked(library: &str, setting: (&str, String)) -> Launcher {
+    let variables = [
+        ("LD_PRELOAD", library.to_string()),
+        setting,
+        ("FAKETIME_NO_CACHE", "1".into()),
+        // What is set is the clock of people, not the one that counts on.
+        ("FAKETIME_DONT_FAKE_MONOTONIC", "1".into()),
+    ];
+    let variables = variables.map(|(name, value)| (name.to_string(), value)).into();
+    Launcher { variables, ..launcher() }
+}
+
+/// Starts nodes that are an hour ahead, if there is a way to.
+pub(crate) fn an_hour_ahead() -> Option<Launcher> {
+    Some(faked(library()?, ("FAKETIME", "+3600s".into())))
+}
+
 /// The clock was an hour ahead in the last life, and is right now: the life after it is later all the same.
 #[test]
 fn a_clock_that_was_an_hour_ahead_does_not_make_a_node_older() {
@@ -47,25 +75,14 @@ fn a_clock_that_was_an_hour_ahead_does_not_make_a_node_older() {
 /// included. Needs libfaketime (Debian: faketime); says so and passes without it, unless KRINGLE_ALL_TOOLS is set, as in `cargo xtask test`.
 #[test]
 fn setting_the_clock_of_a_node_disturbs_nobody() {
-    let Some(library) = FAKETIME.iter().find(|path| Path::new(path).exists()) else {
-        assert!(std::env::var_os("KRINGLE_ALL_TOOLS").is_none(), "libfaketime is missing");
-        println!("left out: libfaketime is not installed");
-        return;
-    };
+    let Some(library) = library() else { return };
     let folder = tempfile::tempdir().unwrap();
     let offset = folder.path().join("offset");
     let set = |text: &str| std::fs::write(&offset, text).unwrap();
     let mut nodes = ring(4, |_| leases(1000));
     set("+3600");
-    let variables = [
-        ("LD_PRELOAD", library.to_string()),
-        ("FAKETIME_TIMESTAMP_FILE", offset.display().to_string()),
-        ("FAKETIME_NO_CACHE", "1".into()),
-        // What is set is the clock of people, not the one that counts on.
-        ("FAKETIME_DONT_FAKE_MONOTONIC", "1".into()),
-    ];
-    let variables = variables.map(|(name, value)| (name.to_string(), value)).into();
-    let launcher = Launcher { variables, ..launcher() };
+    let offset_file = ("FAKETIME_TIMESTAMP_FILE", offset.display().to_string());
+    let launcher = faked(library, offset_file);
     let node = launcher.start(&Options { join: vec![nodes[0].address], ..leases(1000) }).unwrap();
     println!("pid {} is an hour ahead", node.pid);
     let ahead = |seconds: u32| u64::from(unix() + seconds) * 1000;

@@ -10,7 +10,8 @@ use crate::ring::control::{check, settle};
 use crate::ring::protocol::{Last, Options};
 use crate::support::{LONG, launcher, leases, ring, until, until_refused};
 
-fn copy(from: &Path, to: &Path) {
+/// Copies a directory with everything in it.
+pub(crate) fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
         let path = entry.unwrap().path();

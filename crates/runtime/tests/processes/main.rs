@@ -13,6 +13,10 @@ mod crashes;
 mod identities;
 mod restarts;
 mod rings;
+mod store_crashes;
+mod store_disks;
+mod store_support;
+mod store_syncs;
 mod strangers;
 mod support;
 

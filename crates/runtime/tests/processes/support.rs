@@ -17,7 +17,7 @@ pub(crate) const LATE: Duration = Duration::from_secs(2);
 /// Starts this program as a node.
 pub(crate) fn launcher() -> Launcher {
     let arguments = ["a_node_for_the_other_tests", "--exact", "--nocapture", "--test-threads=1"];
-    Launcher { arguments: arguments.map(String::from).into(), variables: Vec::new() }
+    Launcher { arguments: arguments.map(String::from).into(), ..Launcher::default() }
 }
 
 /// Short leases, so that a crash is over soon.
