@@ -19,6 +19,7 @@ pub mod op;
 mod pulling;
 mod reading;
 pub mod record;
+mod repeating;
 mod replica;
 mod tending;
 pub mod version;
