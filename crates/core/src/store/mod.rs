@@ -721,33 +721,25 @@ impl Store {
         assert!(self.peers.len() <= PEERS_MAX);
     }
 
-    /// Looks at the slots this node knows of.
+    /// Looks at the slots this node is a member of.
     pub fn survey(&self) -> Survey {
-        let mut survey = Survey::default();
+        let mut survey = Survey { has_room: self.room, ..Survey::default() };
         for slot in self.slots.values().filter(|slot| slot.view.has(self.me)) {
             survey.slots += 1;
             survey.records += u64::from(slot.records);
-            if slot.view.members.first().is_some_and(|member| *member == self.me) {
+            survey.waiting += u32::from(!slot.serves());
+            let alive = slot.view.members.iter().filter(|member| !self.is_down(member.id)).count();
+            // The first that is alive speaks for the slot, so that nothing is counted twice.
+            if slot.view.members.iter().find(|member| !self.is_down(member.id)) == Some(&self.me) {
                 survey.led += 1;
                 survey.led_records += u64::from(slot.records);
+                survey.stuck += u32::from(alive < slot.view.quorum());
+                survey.moving += u32::from(slot.learner.is_some() || slot.round.is_some());
+                survey.pairs += u32::from(slot.view.members.len() == 2);
+                survey.thin += u32::from(alive < slot.view.members.len());
             }
-            if !slot.serves() {
-                survey.waiting += 1;
-            }
-            let alive = slot.view.members.iter().filter(|member| !self.is_down(member.id)).count();
-            if alive < slot.view.quorum() {
-                survey.without_quorum += 1;
-            }
-            if slot.learner.is_some() {
-                survey.moving += 1;
-            }
-            if slot.view.members.len() == 2 {
-                survey.pairs += 1;
-            }
-            survey.copies_missing += (slot.view.members.len() - alive) as u64;
         }
-        survey.pulls = self.pulls.len() + self.to_pull.len();
-        survey.has_room = self.room;
+        survey.pulls = (self.pulls.len() + self.to_pull.len() + self.learners.len()) as u32;
         survey
     }
 
@@ -768,24 +760,24 @@ impl Store {
 pub struct Survey {
     /// Slots it is a member of.
     pub slots: u32,
-    /// Of these, those it looks after.
-    pub led: u32,
-    /// Records, those that stand for deleted ones included.
+    /// Records of these, those that stand for deleted ones included.
     pub records: u64,
-    /// Records of the slots it looks after.
-    pub led_records: u64,
     /// Slots it can not serve right now.
     pub waiting: u32,
-    /// Slots of which more than half the members are down.
-    pub without_quorum: u32,
-    /// Slots that are about to get a new member.
+    /// Slots it speaks for.
+    pub led: u32,
+    /// Records of the slots it speaks for.
+    pub led_records: u64,
+    /// Of these slots, those with a copy on a node that is down.
+    pub thin: u32,
+    /// Those of which half the members or more are down.
+    pub stuck: u32,
+    /// Those that are about to get another member.
     pub moving: u32,
-    /// Slots with two members: less available than with one.
+    /// Those with two members: less available than with one.
     pub pairs: u32,
-    /// Copies on nodes that are down.
-    pub copies_missing: u64,
-    /// Slots being pulled, or waiting for it.
-    pub pulls: usize,
+    /// Slots being copied to this node, or waiting for it.
+    pub pulls: u32,
     /// Whether the disk has room.
     pub has_room: bool,
 }

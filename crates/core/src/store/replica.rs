@@ -24,6 +24,9 @@ pub(super) const KEYS_MAX: u32 = 1000;
 /// Sets whose size is remembered.
 const SIZES_MAX: usize = 256;
 
+/// The records that make up a set, the key's own first; their sum; their bytes.
+type Set = (Vec<(Cell, Shared)>, Sum, usize);
+
 impl Store {
     /// A coordinator wants a step done here.
     pub(super) fn on_do(
@@ -217,12 +220,7 @@ impl Store {
     }
 
     /// Returns the records that make up the set of a key, the key's own first; their sum; their bytes.
-    pub(super) fn set_of(
-        &self,
-        name: &Name,
-        head: Option<Record>,
-        cx: &Ctx<'_>,
-    ) -> Result<(Vec<(Cell, Shared)>, Sum, usize), Damaged> {
+    pub(super) fn set_of(&self, name: &Name, head: Option<Record>, cx: &Ctx<'_>) -> Result<Set, Damaged> {
         let (mut records, mut sum, mut bytes) = (Vec::new(), Sum::default(), 0);
         let Some(head) = head else { return Ok((records, sum, bytes)) };
         sum.mix(head.sum());

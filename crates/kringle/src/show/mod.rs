@@ -168,6 +168,7 @@ pub(crate) mod samples {
             known: 2,
             connections: 2,
             suspects: Vec::new(),
+            store: None,
         }
     }
 
