@@ -32,6 +32,7 @@ pub const ALL: &[&Scenario] = &[
     &split_heal::SPLIT_HEAL,
     &churn::CHURN_SCENARIO,
     &chaos::CHAOS,
+    &STORE_CHAOS,
 ];
 
 /// Returns the scenario with this name.
