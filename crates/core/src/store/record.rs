@@ -110,14 +110,18 @@ pub struct Origin {
     pub serial: u32,
 }
 
-/// In which order records of one cell stand: by ballot; if two nodes made the same one, by checksum.
+/// In which order records of one cell stand: by ballot. One add may be carried out by two coordinators that know different
+/// sets of the key: the younger set's counts. If two nodes made the same ballot, the checksum decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Encode, Decode)]
 pub struct Rank {
     /// The ballot it was last written under.
     #[n(0)]
     pub ballot: Version,
-    /// The checksum.
+    /// The number of the set, for a value of one.
     #[n(1)]
+    pub set: u64,
+    /// The checksum.
+    #[n(2)]
     pub sum: Sum,
 }
 
@@ -220,7 +224,8 @@ impl Record {
 
     /// Returns its place in the order of records.
     pub fn rank(&self) -> Rank {
-        Rank { ballot: self.ballot(), sum: self.sum() }
+        let member = matches!(self.kind(), Kind::Member | Kind::MemberGone);
+        Rank { ballot: self.ballot(), set: if member { self.set() } else { 0 }, sum: self.sum() }
     }
 
     /// Returns which request made it.
@@ -293,6 +298,18 @@ mod tests {
         assert_eq!(cell.name(), Some(name("greeting")));
         let member = Cell::member(&name("greeting"), Digest([5; 16]));
         assert_eq!(member.name(), Some(name("greeting")));
+    }
+
+    #[test]
+    fn of_one_add_to_two_sets_the_younger_counts() {
+        let cell = Cell::member(&name("k"), Digest([1; 16]));
+        for other in 0..20u64 {
+            let record = |set: u64| {
+                let value = [set.to_be_bytes().as_slice(), b"value"].concat();
+                Record::make(&cell, Kind::Member, Version(99), origin(), 0, &value)
+            };
+            assert!(record(50).rank() > record(other).rank());
+        }
     }
 
     #[test]

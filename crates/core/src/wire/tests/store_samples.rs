@@ -100,7 +100,7 @@ fn answers() -> Vec<Message> {
 fn steps() -> Vec<Message> {
     let (cell, record) = record();
     let member = Cell::member(&name(), Digest([9; 16]));
-    let rank = Rank { ballot: END, sum: Sum(u128::MAX) };
+    let rank = Rank { ballot: END, set: u64::MAX, sum: Sum(u128::MAX) };
     let steps = [
         Step::Accept { cell: cell.clone(), record, set: None },
         Step::Accept { cell: member, record: Shared(Vec::new().into()), set: Some(u64::MAX) },
