@@ -3,6 +3,8 @@
 //! A row has a code that never changes its meaning; HTTP answers, exit codes and `kringle explain` are read from it. A
 //! [`Problem`] is one row and what happened this time.
 
+use kringle_core::store::op::{Happened, Trouble};
+use kringle_core::store::version::Version;
 use kringle_runtime::RequestError;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -51,6 +53,10 @@ pub enum Kind {
     NotJoined,
     /// The node is ending.
     Leaving,
+    /// A clock is wrong.
+    ClockOff,
+    /// What is stored can not be trusted.
+    Damaged,
     /// The port has too many connections.
     Full,
 }
@@ -116,7 +122,7 @@ impl Problem {
     pub fn new(kind: Kind, detail: impl Into<String>) -> Problem {
         let retry_after = match kind {
             Kind::Overloaded | Kind::TooFewReplicas | Kind::NotJoined | Kind::NoRoute => Some(1),
-            Kind::Full | Kind::Leaving => Some(5),
+            Kind::Full | Kind::Leaving | Kind::ClockOff | Kind::Damaged => Some(5),
             _ => None,
         };
         Problem { kind, detail: detail.into(), instance: None, retry_after, extras: Map::new() }
@@ -192,14 +198,56 @@ impl From<RequestError> for Problem {
             RequestError::NotFound => Kind::NotFound,
             RequestError::Ended | RequestError::Gone => Kind::Leaving,
             RequestError::NoStore => Kind::Unsupported,
-            RequestError::Store(_) => Kind::TooFewReplicas,
+            RequestError::Store(trouble) => kind_of(trouble),
         };
         let outcome = if error.is_outcome_unknown() { "unknown" } else { "none" };
         let problem = Problem::new(kind, error.to_string()).with("outcome", outcome);
         match error {
             RequestError::TooLarge { limit } => problem.with("limit", limit),
+            RequestError::Store(trouble) => with_trouble(problem, trouble),
             _ => problem,
         }
+    }
+}
+
+/// Returns which row tells of a trouble of the store.
+fn kind_of(trouble: &Trouble) -> Kind {
+    match trouble {
+        Trouble::TooFewReplicas { .. } => Kind::TooFewReplicas,
+        Trouble::Timeout { .. } => Kind::Timeout,
+        Trouble::ConditionFailed(_) => Kind::ConditionFailed,
+        Trouble::WrongKind => Kind::Conflict,
+        Trouble::TooLarge { .. } => Kind::TooLarge,
+        Trouble::OutOfRange | Trouble::BadRequest => Kind::BadRequest,
+        Trouble::NoSpace => Kind::NoSpace,
+        Trouble::ClockOff => Kind::ClockOff,
+        Trouble::Busy => Kind::Overloaded,
+        Trouble::Damaged => Kind::Damaged,
+    }
+}
+
+/// Adds what programs want to know of a trouble of the store.
+fn with_trouble(problem: Problem, trouble: Trouble) -> Problem {
+    match trouble {
+        Trouble::TooFewReplicas { acked, wanted, happened } => {
+            problem.with("acked", acked).with("wanted", wanted).with("outcome", outcome(happened))
+        }
+        Trouble::Timeout { happened } => problem.with("outcome", outcome(happened)),
+        Trouble::ConditionFailed(current) => {
+            let current = (current != Version::ZERO).then(|| current.to_string());
+            problem.with("current", current)
+        }
+        Trouble::TooLarge { limit } => problem.with("limit", limit),
+        _ => problem,
+    }
+}
+
+/// Returns the word for whether a write that failed happened.
+pub fn outcome(happened: Happened) -> &'static str {
+    match happened {
+        Happened::No => "none",
+        Happened::Some => "some",
+        Happened::Unknown => "unknown",
     }
 }
 
@@ -243,7 +291,7 @@ const CATALOGUE: &[Row] = &[
         "Read the detail for who refused and why. Asking again the same way will not help."),
     row(Kind::NotFound, ("KR0404", 404, 3), "Not found",
         "There is no such path, key, node or token, or no application for a message.",
-        "Check the spelling; `kringle ring` lists the nodes, and GET / the paths."),
+        "Check the spelling; `kringle keys` lists the keys, `kringle ring` the nodes, and GET / the paths."),
     row(Kind::Method, ("KR0405", 405, 2), "Method not allowed",
         "The path exists, but does not answer to this method.",
         "Use one of the methods named in the header `Allow`."),
@@ -252,10 +300,10 @@ const CATALOGUE: &[Row] = &[
         "Send it again in one go. Bodies must come at 1 KiB per second or faster."),
     row(Kind::Conflict, ("KR0409", 409, 1), "Does not fit what is there",
         "The request is fine, but not in this state: a node that is in a ring is told to join, a node without a secret is asked for tokens, a single value is used as a set.",
-        "Look at the state with `kringle status`, and change that first."),
+        "Look at what is there (`kringle status`; for a key `kringle get --all KEY`), and change that first."),
     row(Kind::ConditionFailed, ("KR0412", 412, 6), "Condition failed",
-        "The version named in the request is not the current one. Nothing was changed.",
-        "Read the current version and decide again."),
+        "What the request names as a condition is not so: the key is at another version, or has a value, or has none. Nothing was changed.",
+        "Read the key again, which tells its version, and decide again."),
     row(Kind::TooLarge, ("KR0413", 413, 8), "Too large",
         "A key, message or value is larger than the limit. Nothing was done.",
         "Send less. The limit is in the problem, and in `kringle config show`."),
@@ -292,6 +340,12 @@ const CATALOGUE: &[Row] = &[
     row(Kind::Full, ("KR0522", 503, 4), "Too many connections",
         "The node has as many client connections as it takes.",
         "Close some, or try again later."),
+    row(Kind::ClockOff, ("KR0523", 503, 4), "A clock is wrong",
+        "The clock of the node that should have done this is too far from those of the others. Nothing was written.",
+        "Set the clock of that node, best with NTP. Others can be asked meanwhile."),
+    row(Kind::Damaged, ("KR0524", 503, 4), "The copies are damaged",
+        "Every copy that answered fails its checksum, so nothing is returned rather than something wrong.",
+        "Try again when more nodes are up: a copy elsewhere repairs the damaged ones. If all are damaged, write the value again, and look at the disks."),
 ];
 
 #[cfg(test)]
@@ -367,6 +421,40 @@ mod tests {
             let problem = Problem::from(error);
             assert_eq!((problem.code(), &problem.extras["outcome"]), (code, &Value::from(outcome)));
         }
+    }
+
+    #[test]
+    fn every_trouble_of_the_store_has_its_code_and_says_what_happened() {
+        let few = |happened| Trouble::TooFewReplicas { acked: 1, wanted: 2, happened };
+        for (trouble, code, outcome) in [
+            (few(Happened::No), "KR0503", "none"),
+            (few(Happened::Some), "KR0503", "some"),
+            (few(Happened::Unknown), "KR0503", "unknown"),
+            (Trouble::Timeout { happened: Happened::Unknown }, "KR0504", "unknown"),
+            (Trouble::Timeout { happened: Happened::No }, "KR0504", "none"),
+            (Trouble::ConditionFailed(Version(7)), "KR0412", "none"),
+            (Trouble::WrongKind, "KR0409", "none"),
+            (Trouble::TooLarge { limit: 9 }, "KR0413", "none"),
+            (Trouble::OutOfRange, "KR0400", "none"),
+            (Trouble::BadRequest, "KR0400", "none"),
+            (Trouble::NoSpace, "KR0507", "none"),
+            (Trouble::ClockOff, "KR0523", "none"),
+            (Trouble::Busy, "KR0429", "none"),
+            (Trouble::Damaged, "KR0524", "none"),
+        ] {
+            let problem = Problem::from(RequestError::Store(trouble));
+            assert_eq!(
+                (problem.code(), &problem.extras["outcome"]),
+                (code, &Value::from(outcome)),
+                "{trouble:?}"
+            );
+        }
+        let extra = |trouble, name: &str| Problem::from(RequestError::Store(trouble)).extras[name].clone();
+        assert_eq!(extra(few(Happened::No), "acked"), 1);
+        assert_eq!(extra(few(Happened::No), "wanted"), 2);
+        assert_eq!(extra(Trouble::TooLarge { limit: 9 }, "limit"), 9);
+        assert_eq!(extra(Trouble::ConditionFailed(Version(7)), "current"), "0000000000000007");
+        assert_eq!(extra(Trouble::ConditionFailed(Version::ZERO), "current"), Value::Null);
     }
 
     #[test]

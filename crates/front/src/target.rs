@@ -4,6 +4,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use kringle_runtime::Handle;
 
+use crate::store::{Data, Store};
+
 /// The node that answers behind a port. It can be replaced while the port stays open: a demonstration moves its port
 /// to another node when the first one is killed.
 ///
@@ -11,17 +13,29 @@ use kringle_runtime::Handle;
 #[derive(Clone)]
 pub struct Target {
     node: Arc<RwLock<Handle>>,
+    store: Option<Arc<dyn Store>>,
 }
 
 impl Target {
     /// Starts with this node.
     pub fn new(node: Handle) -> Target {
-        Target { node: Arc::new(RwLock::new(node)) }
+        Target { node: Arc::new(RwLock::new(node)), store: None }
+    }
+
+    /// Lets something else answer for the store, whichever the node is. For tests.
+    #[must_use]
+    pub fn with_store(self, store: Arc<dyn Store>) -> Target {
+        Target { store: Some(store), ..self }
     }
 
     /// Returns the node that answers right now.
     pub fn get(&self) -> Handle {
         self.node.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns who answers for the store of this node.
+    pub(crate) fn data(&self, node: Handle) -> Data {
+        Data { node, stand_in: self.store.clone() }
     }
 
     /// Lets another node answer from now on. Requests under way stay with the old one.

@@ -5,12 +5,12 @@
 
 use std::io;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::ser::Formatter;
 
 /// Bytes as JSON: a text if they are UTF-8, and `{"base64": ...}` otherwise.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(untagged)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged, expecting = "a text or {\"base64\": ...}", deny_unknown_fields)]
 pub enum Bytes {
     /// They are UTF-8.
     Text(String),
@@ -28,6 +28,61 @@ impl Bytes {
             Ok(text) => Bytes::Text(text.into()),
             Err(_) => Bytes::Other { base64: base64(bytes) },
         }
+    }
+
+    /// Returns the bytes. `None` if what should be base64 is not.
+    pub fn into_bytes(self) -> Option<Vec<u8>> {
+        match self {
+            Bytes::Text(text) => Some(text.into_bytes()),
+            Bytes::Other { base64 } => unbase64(&base64),
+        }
+    }
+}
+
+/// Shows bytes in a line of text: as they are if they are text a terminal only prints, escaped otherwise, and not too
+/// many of them.
+pub fn line(bytes: &[u8]) -> String {
+    const MOST: usize = 80;
+    let shown = match std::str::from_utf8(bytes) {
+        Ok(text)
+            if !text.chars().any(|c| c.is_control() || is_acted_on(c) && !matches!(c, '<' | '>' | '&')) =>
+        {
+            text.to_owned()
+        }
+        _ => bytes.escape_ascii().to_string(),
+    };
+    match shown.chars().count() > MOST {
+        true => shown.chars().take(MOST).chain("...".chars()).collect(),
+        false => shown,
+    }
+}
+
+/// Reads base64, with or without padding. `None` if it is not.
+pub fn unbase64(text: &str) -> Option<Vec<u8>> {
+    let text = text.trim_end_matches('=').as_bytes();
+    if text.len() % 4 == 1 {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(text.len() * 3 / 4);
+    for group in text.chunks(4) {
+        let mut bits = 0_u32;
+        for character in group {
+            bits = bits << 6 | u32::from(letter(*character)?);
+        }
+        bits <<= 6 * (4 - group.len());
+        bytes.extend_from_slice(&bits.to_be_bytes()[1..group.len()]);
+    }
+    Some(bytes)
+}
+
+fn letter(character: u8) -> Option<u8> {
+    match character {
+        b'A'..=b'Z' => Some(character - b'A'),
+        b'a'..=b'z' => Some(character - b'a' + 26),
+        b'0'..=b'9' => Some(character - b'0' + 52),
+        b'+' => Some(62),
+        b'/' => Some(63),
+        _ => None,
     }
 }
 
@@ -88,14 +143,29 @@ mod tests {
             ("foobar", "Zm9vYmFy"),
         ] {
             assert_eq!(base64(bytes.as_bytes()), text);
+            assert_eq!(unbase64(text).unwrap(), bytes.as_bytes());
+            assert_eq!(unbase64(text.trim_end_matches('=')).unwrap(), bytes.as_bytes());
         }
         assert_eq!(base64(&[0xff, 0xfe, 0xfd]), "//79");
+        assert_eq!(unbase64("//79"), Some(vec![0xff, 0xfe, 0xfd]));
+        assert_eq!((unbase64("Z"), unbase64("Zm9*")), (None, None));
     }
 
     #[test]
     fn bytes_that_are_no_text_are_marked() {
         assert_eq!(json(&Bytes::new(b"hi")).unwrap(), b"\"hi\"");
         assert_eq!(json(&Bytes::new(b"\xff")).unwrap(), b"{\"base64\":\"/w==\"}");
+        for bytes in [&b"hi"[..], b"\xff", b""] {
+            let read: Bytes = serde_json::from_slice(&json(&Bytes::new(bytes)).unwrap()).unwrap();
+            assert_eq!(read.into_bytes().unwrap(), bytes);
+        }
+    }
+
+    #[test]
+    fn keys_are_shown_in_one_harmless_line() {
+        assert_eq!(line("caf\u{e9} <1>".as_bytes()), "caf\u{e9} <1>");
+        assert_eq!(line(b"a\nb\x1b\xff"), "a\\nb\\x1b\\xff");
+        assert_eq!(line(&[b'x'; 500]).len(), 83);
     }
 
     #[test]

@@ -7,8 +7,8 @@ use clap::Args;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use ureq::http::Response;
-use ureq::{Agent, Body};
+use ureq::http::{HeaderMap, Request, Response};
+use ureq::{Agent, AsSendBody, Body};
 
 use crate::catalogue;
 use crate::duration;
@@ -34,11 +34,33 @@ const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_'
 pub(crate) struct Asked {
     /// The node to ask [default: $KRINGLE_NODE, or http://127.0.0.1:7480]
     #[arg(long, global = true, value_name = "URL", display_order = 101)]
-    node: Option<String>,
+    node: Vec<String>,
     /// How long to wait for its answer
     #[arg(long, global = true, value_name = "TIME", display_order = 102, default_value = "5s",
         value_parser = duration::read)]
     timeout: Duration,
+}
+
+impl Asked {
+    /// Returns the addresses of the nodes to ask: those of the flags, or of the variable, or the usual one.
+    pub(crate) fn nodes(&self) -> Result<Vec<String>, Failure> {
+        if !self.node.is_empty() {
+            return self.node.iter().map(|text| base_url(text)).collect();
+        }
+        let variable = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty());
+        Ok(vec![base_url(variable.as_deref().unwrap_or(DEFAULT))?])
+    }
+
+    /// Returns how long to wait for an answer.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+}
+
+/// What came back for a request: bytes as they are, and what was said about them.
+pub(crate) struct Reply {
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Vec<u8>,
 }
 
 /// A node to ask.
@@ -52,8 +74,15 @@ pub(crate) struct Client {
 impl Client {
     /// Prepares to ask; nothing is sent yet.
     pub(crate) fn new(asked: &Asked, manners: Manners) -> Result<Client, Failure> {
-        let variable = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty());
-        let base = base_url(asked.node.as_deref().or(variable.as_deref()).unwrap_or(DEFAULT))?;
+        let base = match asked.nodes()?.as_slice() {
+            [one] => one.clone(),
+            many => {
+                return Err(Failure::usage(
+                    format!("{} nodes are named, and one is asked", many.len()),
+                    "Write --node once; only 'bench' asks several.",
+                ));
+            }
+        };
         let config = Agent::config_builder()
             .http_status_as_error(false)
             // A proxy for the web knows nothing of a ring.
@@ -95,6 +124,42 @@ impl Client {
         self.call("DELETE", path, || {
             self.agent.delete(self.url(path)).config().timeout_global(self.patience()).build().call()
         })
+    }
+
+    /// Sends a request with a body or without, and conditions, and fetches the document that comes back.
+    pub(crate) fn change(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, String)],
+        body: Option<&[u8]>,
+    ) -> Result<Value, Failure> {
+        let request = self.request(method, path, headers)?;
+        self.call(method, path, || match body {
+            Some(body) => self.run(request.map(|()| body)),
+            None => self.run(request),
+        })
+    }
+
+    /// Fetches bytes as they are.
+    pub(crate) fn fetch(&self, path: &str) -> Result<Reply, Failure> {
+        let request = self.request("GET", path, &[("accept", "application/octet-stream".into())])?;
+        let response = self.send("GET", path, || self.run(request))?;
+        let (parts, body) = response.into_parts();
+        let body = body.into_with_config().limit(DOCUMENT_MAX).read_to_vec();
+        Ok(Reply { headers: parts.headers, body: body.map_err(|error| self.failure(error))? })
+    }
+
+    fn request(&self, method: &str, path: &str, headers: &[(&str, String)]) -> Result<Request<()>, Failure> {
+        let mut request = Request::builder().method(method).uri(self.url(path));
+        for (name, value) in headers {
+            request = request.header(*name, value);
+        }
+        request.body(()).map_err(|_| bad_url(&self.base))
+    }
+
+    fn run(&self, request: Request<impl AsSendBody>) -> Result<Response<Body>, ureq::Error> {
+        self.agent.run(self.agent.configure_request(request).timeout_global(self.patience()).build())
     }
 
     /// Waits until the node does not answer any more, for as long as an answer may take. Returns whether it is gone.
@@ -141,16 +206,7 @@ impl Client {
         path: &str,
         send: impl FnOnce() -> Result<Response<Body>, ureq::Error>,
     ) -> Result<Value, Failure> {
-        let start = Instant::now();
-        let answer = send();
-        self.manners.detail(|| {
-            let outcome = answer.as_ref().map_or("failed".into(), |answer| answer.status().to_string());
-            format!("{method} {}: {outcome}, {:.1} ms", self.url(path), start.elapsed().as_secs_f64() * 1e3)
-        });
-        let mut response = answer.map_err(|error| self.failure(error))?;
-        if !response.status().is_success() {
-            return Err(self.refusal(&mut response));
-        }
+        let mut response = self.send(method, path, send)?;
         let body = response.body_mut().with_config().limit(DOCUMENT_MAX).read_to_vec();
         let body = body.map_err(|error| self.failure(error))?;
         match body.is_empty() {
@@ -159,13 +215,31 @@ impl Client {
         }
     }
 
+    /// Sends, and makes a failure of whatever is no success.
+    fn send(
+        &self,
+        method: &str,
+        path: &str,
+        send: impl FnOnce() -> Result<Response<Body>, ureq::Error>,
+    ) -> Result<Response<Body>, Failure> {
+        let start = Instant::now();
+        let answer = send();
+        self.manners.detail(|| {
+            let outcome = answer.as_ref().map_or("failed".into(), |answer| answer.status().to_string());
+            format!("{method} {}: {outcome}, {:.1} ms", self.url(path), start.elapsed().as_secs_f64() * 1e3)
+        });
+        let mut response = answer.map_err(|error| self.failure(error))?;
+        if response.status().is_success() { Ok(response) } else { Err(self.refusal(&mut response)) }
+    }
+
     /// Reads a part of a document.
     pub(crate) fn read<T: DeserializeOwned>(&self, document: &Value, pointer: &str) -> Result<T, Failure> {
         let part = document.pointer(pointer).cloned().unwrap_or(Value::Null);
         serde_json::from_value(part).map_err(|error| self.foreign(&error))
     }
 
-    fn foreign(&self, error: &dyn std::fmt::Display) -> Failure {
+    /// Says that the answer is not one of a node.
+    pub(crate) fn foreign(&self, error: &dyn std::fmt::Display) -> Failure {
         Failure::failed(
             format!("{} answers something else than a node of this version would: {error}", self.base),
             "Is this the HTTP address of a node (--http), and do both have the same version?",

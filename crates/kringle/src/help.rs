@@ -29,6 +29,58 @@ Examples:
   kringle start --listen 127.0.0.1:7401 --http 127.0.0.1:7481 --join 127.0.0.1:7400
       a second node on the same machine";
 
+/// Below the help of `put`.
+pub(crate) const PUT: &str = "\
+Examples:
+  kringle put greeting 'hello ring' --ttl 10m
+      gone after ten minutes; tells its version and how many copies have it
+
+  kringle put photo @photo.jpg
+  tar c . | kringle put backup
+      from a file, from standard input
+
+  kringle put greeting 'hello again' --if-version 018bcfe568000010
+      only if nobody changed it meanwhile; exit code 6 if somebody did
+
+Exit codes: 5 too few copies or no answer in time (the text says whether it may have happened), 6 the condition does \
+not hold, 8 too large.";
+
+/// Below the help of `get`.
+pub(crate) const GET: &str = "\
+Examples:
+  kringle get photo > photo.jpg
+      exactly the bytes; a line end is added on a terminal only
+
+  kringle get greeting --meta
+      version, size and end
+
+  kringle get room --all
+      the values of a set, one per line; with --meta their digests and versions
+
+Exit code 3 if there is no such key.";
+
+/// Below the help of `keys`.
+pub(crate) const KEYS: &str = "\
+Examples:
+  kringle keys --match 'user:*' --limit 20
+  kringle keys --json=lines | jq -r .key
+      all of them, a line each
+
+Keys come in the order of their places on the ring. Those that change meanwhile may be missed. Keys that are no text \
+are escaped; --json has them in base64.";
+
+/// Below the help of `bench`.
+pub(crate) const BENCH: &str = "\
+Examples:
+  kringle bench --mixed --seconds 30
+      half reads, half writes, at the node --node names
+
+  kringle bench --put --size 1024 --outstanding 16 --node host-a --node host-b
+      writes of 1 KiB, over two nodes
+
+Keys are bench:SEED:NUMBER and stay; choose the same --seed to write the same ones again. Reading writes them first. \
+Ctrl-C ends it early and prints what was measured.";
+
 /// Below the help of `table`.
 pub(crate) const TABLE: &str = "\
 Examples:

@@ -52,6 +52,10 @@
 //! - Questions are answered by what this node knows: [`next_hop`](Node::next_hop), [`replicas`](Node::replicas),
 //!   [`range`](Node::range), [`is_responsible`](Node::is_responsible), [`neighbours`](Node::neighbours),
 //!   [`proximity`](Node::proximity), [`is_alive`](Node::is_alive).
+//! - The store keeps values under keys at several nodes: [`put`](Node::put), [`get`](Node::get),
+//!   [`delete`](Node::delete), [`increment`](Node::increment), [`ttl`](Node::ttl), [`expire`](Node::expire); sets of
+//!   values with [`add`](Node::add), [`remove`](Node::remove), [`values`](Node::values); many at once with
+//!   [`batch`](Node::batch); [`keys`](Node::keys) lists what there is, [`place`](Node::place) where.
 //! - [`events`](Node::events) follows what happens at the node.
 //! - It ends by [`leave`](Node::leave), which says goodbye, or by [`stop`](Node::stop), which does not.
 //!
@@ -62,16 +66,21 @@
 //! `kringle = { version = "0.1", default-features = false }`.
 
 mod app;
+mod batch;
 mod builder;
 mod error;
 mod input;
 mod node;
 mod question;
 mod request;
+mod storing;
+mod walking;
 
 pub use kringle_core::config::{ConfigError, Metric, Ownership, Settings};
 pub use kringle_core::id::{Base, Id, IdError, Key, NodeId, Side};
 pub use kringle_core::range::IdRange;
+pub use kringle_core::store::op::{Happened, Level};
+pub use kringle_core::store::version::{NotAVersion, Version};
 pub use kringle_runtime::app::{App, AppError, Message, PURPOSE_MIN};
 pub use kringle_runtime::builder::StartError;
 pub use kringle_runtime::error::RequestError;
@@ -85,11 +94,18 @@ pub use kringle_runtime::seeds::{Seed, SeedError};
 pub use kringle_runtime::transport::mem::Hub;
 
 pub use app::{AppFn, app_fn};
+pub use batch::{Batch, BatchRequest, Outcome};
 pub use builder::Builder;
-pub use error::{Error, JoinError, MessageError, PeerError};
+pub use error::{Error, JoinError, MessageError, PeerError, StoreError};
 pub use input::{IntoKey, IntoSeed};
 pub use node::Node;
 pub use question::NextHop;
 pub use request::{
     Hit, LookupRequest, ReadyRequest, RouteRequest, SendRequest, SurveyRequest, TraceRequest, WITHIN,
 };
+pub use storing::{
+    AddRequest, Copies, CopyOf, CopyState, Counted, DeleteRequest, ExistsRequest, ExpireRequest, GetRequest,
+    IncrementRequest, Lifetime, Place, PlaceRequest, PutRequest, RemoveRequest, Removed, Stored, TtlRequest,
+    ValuesRequest, Written,
+};
+pub use walking::{Cursor, KeyInfo, KeysRequest, Page};

@@ -1,10 +1,11 @@
 //! The `kringle` command line: what can be asked, and how it ends.
 //!
 //! Data goes to standard output, everything else to standard error. Exit codes: 0 done, 1 failed, 2 wrong usage or
-//! input, 3 not found, 4 no node to ask or not part of a ring, 5 no answer in time, 7 not allowed, 8 too large, 130
-//! interrupted, 143 terminated.
+//! input, 3 not found, 4 no node to ask or not part of a ring, 5 no answer in time or too few copies, 6 a condition does
+//! not hold, 7 not allowed, 8 too large, 130 interrupted, 143 terminated.
 
 mod ask;
+mod bench;
 mod canned;
 mod catalogue;
 mod client;
@@ -87,6 +88,25 @@ enum Command {
     /// Print a node's leaf set, routing table and neighbourhood set
     #[command(after_help = help::TABLE)]
     Table(ask::report::TableArgs),
+    /// Store a value under a key
+    #[command(after_help = help::PUT)]
+    Put(ask::store::PutArgs),
+    /// Read the value under a key
+    #[command(after_help = help::GET)]
+    Get(ask::store::GetArgs),
+    /// Add a value to the set under a key
+    Add(ask::store::AddArgs),
+    /// Delete a key, or one value of a set
+    Del(ask::store::DelArgs),
+    /// Show, set or clear how long a value stays
+    Ttl(ask::store::TtlArgs),
+    /// Count with the number under a key
+    Incr(ask::store::IncrArgs),
+    /// List keys
+    #[command(after_help = help::KEYS)]
+    Keys(ask::keys::KeysArgs),
+    /// Show where the copies of a key are, and whether they agree
+    Place(ask::keys::PlaceArgs),
     /// Ask who answers for a key
     Lookup(ask::key::KeyArgs),
     /// Follow the way to a key, hop by hop, with the rule used at each
@@ -108,6 +128,9 @@ enum Command {
     /// Run experiments with many simulated nodes, and repeat the papers'
     #[command(after_help = help::SIM)]
     Sim(sim::SimArgs),
+    /// Put a load on running nodes, and measure
+    #[command(after_help = help::BENCH)]
+    Bench(bench::BenchArgs),
     /// Print the version
     Version,
 }
@@ -137,6 +160,14 @@ fn answer(cli: Cli, json: Option<Json>) -> Result<ExitCode, Failure> {
         Command::Peers(args) => ask::report::peers(asked, &args, json).map(done),
         Command::Node(args) => ask::report::node(asked, &args, json).map(done),
         Command::Table(args) => ask::report::table(asked, args, json).map(done),
+        Command::Put(args) => ask::store::put(asked, &args, json).map(done),
+        Command::Get(args) => ask::store::get(asked, &args, json).map(done),
+        Command::Add(args) => ask::store::add(asked, &args, json).map(done),
+        Command::Del(args) => ask::store::del(asked, &args, json).map(done),
+        Command::Ttl(args) => ask::store::ttl(asked, &args, json).map(done),
+        Command::Incr(args) => ask::store::incr(asked, &args, json).map(done),
+        Command::Keys(args) => ask::keys::keys(asked, &args, json).map(done),
+        Command::Place(args) => ask::keys::place(asked, &args, json).map(done),
         Command::Lookup(args) => ask::key::lookup(asked, &args, json).map(done),
         Command::Trace(args) => ask::key::trace(asked, &args, json).map(done),
         Command::Route(args) => ask::key::route(asked, args, json).map(done),
@@ -148,6 +179,7 @@ fn answer(cli: Cli, json: Option<Json>) -> Result<ExitCode, Failure> {
             verify::run(&args, cli.json).map(|verdict| (verdict.text, verdict.good.into()))
         }
         Command::Sim(args) => sim::run(&args, cli.json),
+        Command::Bench(args) => bench::run(asked, &args, json),
         Command::Version => Ok(done(version(cli.json))),
     };
     let (text, ending) = answer?;

@@ -21,7 +21,7 @@ pub const WITHIN: Duration = Duration::from_secs(2);
 /// How many nodes a survey asks if not told otherwise.
 const AT_MOST: usize = 100_000;
 
-type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+pub(crate) type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Who answers for a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,13 +43,13 @@ macro_rules! request {
         #[derive(Clone)]
         #[must_use = "nothing is asked before it is awaited"]
         pub struct $name {
-            handle: Handle,
-            within: Duration,
-            $($field: $type,)*
+            pub(crate) handle: Handle,
+            pub(crate) within: Duration,
+            $(pub(crate) $field: $type,)*
         }
 
         impl $name {
-            /// Gives up after this long, with [`RequestError::Timeout`].
+            /// Gives up after this long, with the error that says so.
             pub fn within(mut self, within: Duration) -> Self {
                 self.within = within;
                 self
@@ -74,6 +74,7 @@ macro_rules! request {
         }
     };
 }
+pub(crate) use request;
 
 request! {
     /// Asks who answers for a key. Made by [`Node::lookup`].

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use crate::book::Book;
 use crate::error::RequestError;
 use crate::metrics::Metrics;
-use crate::report::{Cell, Entry, Peer, Summary, Tables};
+use crate::report::{Cell, Entry, Held, Peer, Summary, Tables};
 
 /// The purpose of messages that ask a node about itself.
 pub(crate) const PURPOSE: u32 = 1;
@@ -104,6 +104,21 @@ impl View<'_> {
             suspects: pastry
                 .map(|pastry| pastry.suspects().iter().map(NodeId::to_string).collect())
                 .unwrap_or_default(),
+            store: self.node.store().map(|store| {
+                let survey = store.survey();
+                Held {
+                    slots: survey.slots,
+                    copies: survey.records,
+                    records: survey.led_records,
+                    waiting: survey.waiting,
+                    under_replicated: survey.thin,
+                    stuck: survey.stuck,
+                    moving: survey.moving,
+                    pairs: survey.pairs,
+                    pulls: survey.pulls,
+                    has_room: survey.has_room,
+                }
+            }),
         }
     }
 

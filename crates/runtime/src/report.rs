@@ -55,6 +55,34 @@ pub struct Summary {
     pub connections: usize,
     /// Peers that are silent and being probed.
     pub suspects: Vec<String>,
+    /// What it stores, if it does.
+    #[serde(default)]
+    pub store: Option<Held>,
+}
+
+/// What a node stores, in numbers. Slots are counted by the node that speaks for them, so that sums over nodes are right.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// Slots it has a copy of.
+    pub slots: u32,
+    /// Records in these copies, those that stand for deleted ones included.
+    pub copies: u64,
+    /// Records of the slots it speaks for.
+    pub records: u64,
+    /// Copies it can not serve right now.
+    pub waiting: u32,
+    /// Slots it speaks for that have a copy on a node that is down.
+    pub under_replicated: u32,
+    /// Slots it speaks for that have lost half their members or more.
+    pub stuck: u32,
+    /// Slots it speaks for that are about to get another copy.
+    pub moving: u32,
+    /// Slots it speaks for with two copies, which is less available than one.
+    pub pairs: u32,
+    /// Slots being copied to it.
+    pub pulls: u32,
+    /// Whether its disk has room.
+    pub has_room: bool,
 }
 
 /// A peer as one node knows it.

@@ -269,6 +269,9 @@ impl Store {
             }
             // Another holder was asked meanwhile, and may do better.
             Response::Failed(_) if !current => {}
+            Response::Failed(Trouble::ClockOff) if from != self.me.id => {
+                self.try_another(serial, Trouble::ClockOff, ring, cx);
+            }
             Response::Failed(trouble) => {
                 // Another holder was asked before, and may have done it.
                 let trouble = if asking.risky { trouble.perhaps() } else { trouble };
@@ -287,7 +290,10 @@ impl Store {
                 asking.tried.clear();
                 asking.leg = At::Pause(cx.now);
                 if !self.see(version, cx) {
-                    return self.reply(serial, Err(Failure::Store(Trouble::ClockOff)), cx);
+                    // Not every holder can have a clock like that.
+                    let Some(asking) = self.asks.get_mut(&serial) else { return };
+                    asking.tried.push(from);
+                    return self.try_another(serial, Trouble::ClockOff, ring, cx);
                 }
                 self.pursue(serial, ring, cx);
             }
@@ -301,6 +307,18 @@ impl Store {
                 }
             }
         }
+    }
+
+    /// Asks a holder that has not been asked, or gives up.
+    fn try_another(&mut self, serial: u32, trouble: Trouble, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let Some(asking) = self.asks.get(&serial) else { return };
+        let slot = Cut::of(cx.config.slots).slot(asking.ask.name.id);
+        let left = self.holders(slot, ring).iter().any(|holder| !asking.tried.contains(&holder.id));
+        if left && !self.is_clock_off(cx) {
+            return self.pursue(serial, ring, cx);
+        }
+        let trouble = if asking.risky { trouble.perhaps() } else { trouble };
+        self.reply(serial, Err(Failure::Store(trouble)), cx);
     }
 
     fn reply(&mut self, serial: u32, reply: Result<Reply, Failure>, cx: &mut Ctx<'_>) {

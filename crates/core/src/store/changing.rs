@@ -13,7 +13,7 @@ use super::coding::Sum;
 use super::message::{Item, Word};
 use super::pulling::Why;
 use super::view::{Ballot, Cut, Learner, Member, Next, Round, Slot, Standing, View};
-use super::{After, Proof, Store};
+use super::{After, Store};
 use crate::config::Safeguard;
 use crate::edge::Ctx;
 use crate::id::NodeId;
@@ -118,9 +118,10 @@ impl Store {
     }
 
     fn on_freeze(&mut self, from: NodeId, number: u32, ballot: Ballot, cx: &mut Ctx<'_>) {
+        let proved = self.slots.get(&number).is_some_and(|slot| self.is_proved(slot));
         let Some(slot) = self.slots.get_mut(&number) else { return };
         let epoch = slot.view.epoch;
-        if matches!(slot.standing, Standing::Doubting(_)) || self.proof != Proof::Given {
+        if matches!(slot.standing, Standing::Doubting(_)) || !proved {
             // It may have acknowledged what it can not show.
             return;
         }
@@ -315,6 +316,7 @@ impl Store {
     }
 
     fn on_propose(&mut self, from: NodeId, number: u32, ballot: Ballot, next: Next, cx: &mut Ctx<'_>) {
+        let proved = self.slots.get(&number).is_some_and(|slot| self.is_proved(slot));
         let Some(slot) = self.slots.get_mut(&number) else { return };
         let epoch = slot.view.epoch;
         if let Some(promised) = slot.promised.filter(|promised| *promised > ballot) {
@@ -323,7 +325,7 @@ impl Store {
         if next.members.is_empty()
             || next.members.len() > 16
             || matches!(slot.standing, Standing::Doubting(_))
-            || self.proof != Proof::Given
+            || !proved
         {
             return;
         }
@@ -422,11 +424,11 @@ impl Store {
 
     /// Sees to slots whose view is changing: what is stuck is tried again.
     pub(super) fn hurry(&mut self, cx: &mut Ctx<'_>) {
-        if self.proof != Proof::Given {
-            return;
-        }
         let numbers: Vec<u32> = self.changing.iter().copied().collect();
         for number in numbers {
+            if self.slots.get(&number).is_some_and(|slot| !self.is_proved(slot)) {
+                continue;
+            }
             let Some(slot) = self.slots.get_mut(&number) else {
                 self.changing.remove(&number);
                 continue;

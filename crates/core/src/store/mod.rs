@@ -19,6 +19,7 @@ pub mod op;
 mod pulling;
 mod reading;
 pub mod record;
+mod repeating;
 mod replica;
 mod tending;
 pub mod version;
@@ -65,8 +66,8 @@ const CLOCK_KEY: &[u8] = b"clock";
 const AGE_KEY: &[u8] = b"age";
 /// How often the age of a disk that is written to goes up.
 const AGEING: Duration = Duration::from_millis(50);
-/// How long a node that comes back waits for others to say that its disk is the one they knew.
-const PROOF: Duration = Duration::from_secs(1);
+/// How often a node that comes back asks others to say that its disk is the one they knew.
+const PROOF: Duration = Duration::from_millis(500);
 
 /// The store of one node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -372,7 +373,8 @@ impl Store {
             self.writes.push(Write { space: Space::Meta, key, value });
             self.after.push_back((self.this_ticket(), After::Bound(bound)));
         }
-        if version.wall() > self.clock.bound || self.proof != Proof::Given {
+        let vouched = self.proof == Proof::Given || self.peers.values().any(|peer| peer.vouched);
+        if version.wall() >= self.clock.bound || !vouched {
             return None;
         }
         self.clock.last = version;
@@ -719,33 +721,25 @@ impl Store {
         assert!(self.peers.len() <= PEERS_MAX);
     }
 
-    /// Looks at the slots this node knows of.
+    /// Looks at the slots this node is a member of.
     pub fn survey(&self) -> Survey {
-        let mut survey = Survey::default();
+        let mut survey = Survey { has_room: self.room, ..Survey::default() };
         for slot in self.slots.values().filter(|slot| slot.view.has(self.me)) {
             survey.slots += 1;
             survey.records += u64::from(slot.records);
-            if slot.view.members.first().is_some_and(|member| *member == self.me) {
+            survey.waiting += u32::from(!slot.serves());
+            let alive = slot.view.members.iter().filter(|member| !self.is_down(member.id)).count();
+            // The first that is alive speaks for the slot, so that nothing is counted twice.
+            if slot.view.members.iter().find(|member| !self.is_down(member.id)) == Some(&self.me) {
                 survey.led += 1;
                 survey.led_records += u64::from(slot.records);
+                survey.stuck += u32::from(alive < slot.view.quorum());
+                survey.moving += u32::from(slot.learner.is_some() || slot.round.is_some());
+                survey.pairs += u32::from(slot.view.members.len() == 2);
+                survey.thin += u32::from(alive < slot.view.members.len());
             }
-            if !slot.serves() {
-                survey.waiting += 1;
-            }
-            let alive = slot.view.members.iter().filter(|member| !self.is_down(member.id)).count();
-            if alive < slot.view.quorum() {
-                survey.without_quorum += 1;
-            }
-            if slot.learner.is_some() {
-                survey.moving += 1;
-            }
-            if slot.view.members.len() == 2 {
-                survey.pairs += 1;
-            }
-            survey.copies_missing += (slot.view.members.len() - alive) as u64;
         }
-        survey.pulls = self.pulls.len() + self.to_pull.len();
-        survey.has_room = self.room;
+        survey.pulls = (self.pulls.len() + self.to_pull.len() + self.learners.len()) as u32;
         survey
     }
 
@@ -766,61 +760,24 @@ impl Store {
 pub struct Survey {
     /// Slots it is a member of.
     pub slots: u32,
-    /// Of these, those it looks after.
-    pub led: u32,
-    /// Records, those that stand for deleted ones included.
+    /// Records of these, those that stand for deleted ones included.
     pub records: u64,
-    /// Records of the slots it looks after.
-    pub led_records: u64,
     /// Slots it can not serve right now.
     pub waiting: u32,
-    /// Slots of which more than half the members are down.
-    pub without_quorum: u32,
-    /// Slots that are about to get a new member.
+    /// Slots it speaks for.
+    pub led: u32,
+    /// Records of the slots it speaks for.
+    pub led_records: u64,
+    /// Of these slots, those with a copy on a node that is down.
+    pub thin: u32,
+    /// Those of which half the members or more are down.
+    pub stuck: u32,
+    /// Those that are about to get another member.
     pub moving: u32,
-    /// Slots with two members: less available than with one.
+    /// Those with two members: less available than with one.
     pub pairs: u32,
-    /// Copies on nodes that are down.
-    pub copies_missing: u64,
-    /// Slots being pulled, or waiting for it.
-    pub pulls: usize,
+    /// Slots being copied to this node, or waiting for it.
+    pub pulls: u32,
     /// Whether the disk has room.
     pub has_room: bool,
-}
-// TEMP-DEBUG
-impl Store {
-    /// Debug.
-    pub fn dump(&self) -> Vec<alloc::string::String> {
-        let mut out: Vec<alloc::string::String> = self.slots.iter().map(|(n, s)| {
-            alloc::format!("slot {n} e{} l{} {:?} {:?} prom {:?} round {:?} learner {:?} members {:?} state {:x} entered {:x} rec {}", s.view.epoch, s.view.lineage % 1000, s.standing, s.since, s.promised.map(|b| (b.round, (b.node.value()>>112) as u16)), s.round.as_ref().map(|r| (r.frozen.len(), r.merging.len(), r.state.is_some(), r.settled.len(), r.accepted.len())), s.learner.map(|l| ((l.id.value()>>112) as u16, l.born, l.told)), s.view.members.iter().map(|m| ((m.id.value()>>112) as u16, m.born)).collect::<Vec<_>>(), s.state.0 as u16, s.entered.0 as u16, s.records)
-        }).collect();
-        out.push(alloc::format!("proof {:?} pulls {} to_pull {:?} changing {:?} learners {:?} ops {} asks {} unsettled {:?} clock {:?} after {} ticket {} durable {} leaving {:?}", self.proof, self.pulls.len(), self.to_pull, self.changing, self.learners, self.ops.len(), self.asks.len(), self.unsettled, self.clock, self.after.len(), self.ticket, self.durable, self.leaving));
-        out.push(alloc::format!(
-            "peers {:?}",
-            self.peers
-                .values()
-                .map(|p| (
-                    (p.contact.id.value() >> 112) as u16,
-                    p.down,
-                    p.silent,
-                    p.leaving,
-                    p.pausing,
-                    p.born
-                ))
-                .collect::<Vec<_>>()
-        ));
-        for op in self.ops.values() {
-            out.push(alloc::format!(
-                "op slot {} e{} since {:?} att {} rounds {} {:?} proposed {:?}",
-                op.slot,
-                op.epoch,
-                op.since,
-                op.attempt,
-                op.rounds,
-                op.stage,
-                op.proposed
-            ));
-        }
-        out
-    }
 }

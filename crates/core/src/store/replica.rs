@@ -9,7 +9,7 @@ use super::op::{Listed, Name};
 use super::record::{Cell, Damaged, Kind, Rank, Record};
 use super::version::Version;
 use super::view::{Cut, Standing};
-use super::{After, Proof, SetSize, Store};
+use super::{After, SetSize, Store};
 use crate::config::Safeguard;
 use crate::contact::Contact;
 use crate::edge::Ctx;
@@ -23,6 +23,9 @@ pub(super) const ANSWER_MAX: usize = 512 * 1024;
 pub(super) const KEYS_MAX: u32 = 1000;
 /// Sets whose size is remembered.
 const SIZES_MAX: usize = 256;
+
+/// The records that make up a set, the key's own first; their sum; their bytes.
+type Set = (Vec<(Cell, Shared)>, Sum, usize);
 
 impl Store {
     /// A coordinator wants a step done here.
@@ -61,7 +64,7 @@ impl Store {
         if slot.view.epoch != epoch || slot.standing == Standing::Outside {
             return (Verdict::WrongView(slot.view.epoch), 0);
         }
-        if self.proof != Proof::Given {
+        if !self.is_proved(slot) {
             return (Verdict::NotReady, 0);
         }
         let frozen = slot.promised.is_some() && cx.config.rule(Safeguard::Freeze);
@@ -217,12 +220,7 @@ impl Store {
     }
 
     /// Returns the records that make up the set of a key, the key's own first; their sum; their bytes.
-    pub(super) fn set_of(
-        &self,
-        name: &Name,
-        head: Option<Record>,
-        cx: &Ctx<'_>,
-    ) -> Result<(Vec<(Cell, Shared)>, Sum, usize), Damaged> {
+    pub(super) fn set_of(&self, name: &Name, head: Option<Record>, cx: &Ctx<'_>) -> Result<Set, Damaged> {
         let (mut records, mut sum, mut bytes) = (Vec::new(), Sum::default(), 0);
         let Some(head) = head else { return Ok((records, sum, bytes)) };
         sum.mix(head.sum());

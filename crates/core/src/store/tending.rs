@@ -13,7 +13,7 @@ use super::message::{Compare, Message, Packet, Word};
 use super::pulling::Why;
 use super::record::{Cell, Kind, Record};
 use super::version::Version;
-use super::view::{Cut, Learner, Member, Standing};
+use super::view::{Cut, Learner, Member, Slot, Standing};
 use super::{PROOF, Proof, Store};
 use crate::config::Safeguard;
 use crate::contact::Contact;
@@ -78,7 +78,7 @@ impl Store {
         if slot.standing == Standing::Outside {
             return false;
         }
-        if !slot.serves() || slot.round.is_some() || self.proof != Proof::Given {
+        if !slot.serves() || slot.round.is_some() || !self.is_proved(slot) {
             return true;
         }
         if matches!(ring.toward(Cut::of(cx.config.slots).middle(number)), Toward::Far | Toward::Nowhere) {
@@ -369,35 +369,47 @@ impl Store {
         self.prove(ring, cx);
     }
 
-    /// A node that comes back serves nothing before those it shares slots with have said that its disk is the one they
-    /// knew, or have had time to.
+    /// A node that comes back serves no slot before as many of its other members as make a quorum with it have said that
+    /// its disk is the one they knew. Nothing can be done without them anyway.
     pub(super) fn prove(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
-        let Proof::Wanted(since) = self.proof else { return };
+        let Proof::Wanted(asked) = self.proof else { return };
         if ring.status() != Status::Ready {
             return;
         }
-        let mut others: Vec<NodeId> = self
-            .slots
-            .values()
-            .flat_map(|slot| slot.view.members.iter().map(|member| member.id))
-            .filter(|id| *id != self.me.id && ring.contact(*id).is_some() && !self.is_down(*id))
-            .collect();
-        others.sort_unstable();
-        others.dedup();
-        let Some(since) = since else {
+        let proved = |slot: &Slot| self.vouched(slot) + 1 >= slot.view.quorum();
+        if self.slots.values().filter(|slot| slot.view.has(self.me)).all(proved) {
+            self.proof = Proof::Given;
+            self.restless = true;
+        } else if asked.is_none_or(|asked| cx.now.since(asked) >= PROOF) {
             self.proof = Proof::Wanted(Some(cx.now));
+            let others: BTreeSet<NodeId> = self
+                .slots
+                .values()
+                .flat_map(|slot| slot.view.members.iter().map(|member| member.id))
+                .filter(|id| *id != self.me.id && !self.peers.get(id).is_some_and(|peer| peer.vouched))
+                .collect();
             for other in others {
                 let sum = self.sum_of_shared(self.me.id, other);
                 let compare = self.comparing(sum, None, other, cx);
                 self.send(other, Message::Compare(compare), ring, cx);
             }
-            return;
-        };
-        let open = others.iter().any(|id| !self.peers.get(id).is_some_and(|peer| peer.vouched));
-        if !open || cx.now.since(since) >= PROOF {
-            self.proof = Proof::Given;
-            self.moved.extend(self.slots.keys().copied());
-            self.restless = true;
+        }
+        // What waited for this goes on.
+        self.moved.extend(self.slots.keys().copied());
+    }
+
+    /// Returns how many other members of a slot have vouched for this node's disk.
+    fn vouched(&self, slot: &Slot) -> usize {
+        let others = slot.view.members.iter().filter(|member| member.id != self.me.id);
+        others.filter(|member| self.peers.get(&member.id).is_some_and(|peer| peer.vouched)).count()
+    }
+
+    /// Says whether this node's copy of a slot is known to be the one others knew.
+    pub(super) fn is_proved(&self, slot: &Slot) -> bool {
+        match self.proof {
+            Proof::Given => true,
+            Proof::Wanted(_) => self.vouched(slot) + 1 >= slot.view.quorum(),
+            Proof::Failed => false,
         }
     }
 

@@ -17,6 +17,11 @@ pub const HOPS: HeaderName = HeaderName::from_static("kringle-hops");
 /// Names the node whose application got a message.
 pub const ROOT: HeaderName = HeaderName::from_static("kringle-root");
 
+/// Says how many copies had something, and how many there are to be: `2/3`.
+pub const REPLICAS: HeaderName = HeaderName::from_static("kringle-replicas");
+/// Says when a value ends, as RFC 3339 writes it.
+pub const EXPIRES: HeaderName = HeaderName::from_static("kringle-expires");
+
 /// What a handler gives back.
 pub(super) type Answer = Result<Response, Problem>;
 

@@ -27,8 +27,8 @@ use crate::text;
 const BUFFER: usize = 16 * 1024;
 /// Headers a request may have.
 const HEADERS_MAX: usize = 64;
-/// What is still read, and thrown away, after the last answer.
-const LINGER_BYTES: usize = 256 * 1024;
+/// What is still read, and thrown away, after the last answer: the rest of a value that is somewhat too large.
+const LINGER_BYTES: usize = 4 << 20;
 /// How long that goes on.
 const LINGER: Duration = Duration::from_secs(1);
 
@@ -79,7 +79,7 @@ pub(super) async fn refuse(mut stream: TcpStream) {
 async fn linger(stream: &mut TcpStream) {
     let rest = async {
         stream.shutdown().await?;
-        let (mut left, mut buffer) = (LINGER_BYTES, [0; 4096]);
+        let (mut left, mut buffer) = (LINGER_BYTES, [0; 16 * 1024]);
         while left > 0 {
             match stream.read(&mut buffer).await? {
                 0 => break,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{FromRequestParts, Query};
-use axum::http::header::CONTENT_LENGTH;
+use axum::http::header::{ACCEPT, CONTENT_LENGTH};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Uri};
 use futures_util::StreamExt;
@@ -27,7 +27,7 @@ pub const KEY_MAX: usize = 1024;
 /// Bytes a second that a body must arrive with.
 const BODY_RATE: u64 = 1024;
 /// What a request gets beyond its deadline before the node's thread counts as silent.
-const SLACK: Duration = Duration::from_millis(500);
+pub(super) const SLACK: Duration = Duration::from_millis(500);
 
 /// The parameters of a request. Unknown ones are refused: a misspelt deadline should not pass for the default.
 pub(super) struct Params<T>(pub(super) T);
@@ -115,6 +115,14 @@ pub(super) fn place(uri: &Uri, id: Option<&str>) -> Result<Place, Problem> {
         }
         None => Ok(Place { key: key::key_of(&bytes), bytes: Some(bytes) }),
     }
+}
+
+/// Says whether a client asks for JSON by name.
+pub(super) fn wants_json(headers: &HeaderMap) -> bool {
+    let accepts = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let mut kinds =
+        accepts.flat_map(|value| value.split(',')).map(|kind| kind.split(';').next().unwrap_or(""));
+    kinds.any(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
 }
 
 /// Reads a whole body of at most `most` bytes.
@@ -205,6 +213,14 @@ mod tests {
         assert_eq!(place_of(&format!("/v1/lookup/{}", "x".repeat(1024)), None).err(), None);
         assert_eq!(place_of(&format!("/v1/lookup/{}", "%78".repeat(1025)), None).err(), Some(413));
         assert_eq!(place_of("/v1/lookup", Some(id)).ok().unwrap().key.to_string(), id);
+    }
+
+    #[test]
+    fn json_is_written_only_for_whoever_asks_for_it() {
+        let wants =
+            |value: &'static str| wants_json(&HeaderMap::from_iter([(ACCEPT, value.parse().unwrap())]));
+        assert!(wants("application/json") && wants("text/html, Application/JSON;q=0.9"));
+        assert!(!wants("*/*") && !wants("application/jsonl") && !wants_json(&HeaderMap::new()));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::IntoResponse;
 use kringle_core::id::{Key, NodeId};
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::answer::{Answer, ROOT, document, id_value, with_hops};
-use super::input::{Params, Span, ask, body, deadline, place};
+use super::input::{Params, Span, ask, body, deadline, place, wants_json};
 use super::look::resolve;
 use super::router::Shared;
 use crate::errors::Problem;
@@ -181,26 +181,11 @@ fn delivered(delivered: Delivered, headers: &HeaderMap) -> Answer {
     Ok(with_hops(response, hops))
 }
 
-fn wants_json(headers: &HeaderMap) -> bool {
-    let accepts = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    let mut kinds =
-        accepts.flat_map(|value| value.split(',')).map(|kind| kind.split(';').next().unwrap_or(""));
-    kinds.any(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
-}
-
 #[cfg(test)]
 mod tests {
     use kringle_core::id::Id;
 
     use super::*;
-
-    #[test]
-    fn json_is_written_only_for_whoever_asks_for_it() {
-        let wants =
-            |value: &'static str| wants_json(&HeaderMap::from_iter([(ACCEPT, value.parse().unwrap())]));
-        assert!(wants("application/json") && wants("text/html, Application/JSON;q=0.9"));
-        assert!(!wants("*/*") && !wants("application/jsonl") && !wants_json(&HeaderMap::new()));
-    }
 
     #[test]
     fn replicas_are_the_nearest_around_the_root() {

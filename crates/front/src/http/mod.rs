@@ -13,6 +13,7 @@ mod input;
 mod look;
 mod messages;
 mod router;
+mod store;
 
 use std::io;
 use std::net::SocketAddr;
@@ -28,9 +29,10 @@ use crate::target::Target;
 use guard::Guard;
 use router::Desk;
 
-pub use answer::{HOPS, NODE, ROOT};
+pub use answer::{EXPIRES, HOPS, NODE, REPLICAS, ROOT};
 pub use input::{DEADLINE, DEADLINE_MAX, KEY_MAX};
 pub use look::{SURVEY, SURVEY_MAX};
+pub use store::{BATCH_MAX, LINES_MAX, PAGE, PAGE_MAX, TTL_MAX};
 
 /// The port of HTTP if nobody says otherwise.
 pub const PORT: u16 = 7480;

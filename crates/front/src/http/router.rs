@@ -7,19 +7,23 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get, post};
+use axum::routing::{MethodRouter, delete, get, post};
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OnceCell, Semaphore, watch};
 
 use super::answer::{Answer, finish};
 use super::guard::Guard;
+use super::store::input::Limits;
+use super::store::{batch, expiry, keys, set, value};
 use super::{Options, admin, events, look, messages};
 use crate::errors::{Kind, Problem};
 use crate::target::Target;
 
 /// How many surveys of the ring run at a time.
 const SURVEYS: usize = 4;
+/// How many batches run at a time. Each holds its operations in memory, and the answers of a window of them.
+const BATCHES: usize = 8;
 
 /// What all handlers share.
 pub(super) type Shared = Arc<Common>;
@@ -28,6 +32,9 @@ pub(super) struct Common {
     pub(super) options: Options,
     pub(super) stop: watch::Receiver<()>,
     pub(super) surveys: Semaphore,
+    pub(super) batches: Semaphore,
+    /// What the node takes, once it was asked.
+    pub(super) limits: OnceCell<Limits>,
 }
 
 /// Turns requests into answers.
@@ -40,7 +47,8 @@ pub(super) struct Desk {
 
 impl Desk {
     pub(super) fn new(target: Target, guard: Guard, options: Options, stop: watch::Receiver<()>) -> Desk {
-        let shared = Arc::new(Common { options, stop, surveys: Semaphore::new(SURVEYS) });
+        let (surveys, batches) = (Semaphore::new(SURVEYS), Semaphore::new(BATCHES));
+        let shared = Arc::new(Common { options, stop, surveys, batches, limits: OnceCell::new() });
         let router = TowerToHyperService::new(router().with_state(shared));
         Desk { target, guard: Arc::new(guard), router }
     }
@@ -57,6 +65,7 @@ impl Desk {
             Err(problem) => problem.into_response(),
             Ok(()) => {
                 let mut request = request.map(Body::new);
+                request.extensions_mut().insert(self.target.data(node.clone()));
                 request.extensions_mut().insert(node);
                 let answer: Result<Response, Infallible> = self.router.call(request).await;
                 answer.unwrap_or_else(|never| match never {})
@@ -88,6 +97,7 @@ fn router() -> Router<Shared> {
         .route("/v1/route", post(messages::route))
         .route("/v1/route/", post(messages::route))
         .route("/v1/route/{key}", post(messages::route))
+        .merge(store())
         .route("/v1/cluster/join", post(admin::join))
         .route("/v1/node/leave", post(admin::leave))
         .route("/v1/node/stop", post(admin::stop))
@@ -97,6 +107,30 @@ fn router() -> Router<Shared> {
         .route("/v1/config", get(admin::config))
         .fallback(no_such_path)
         .method_not_allowed_fallback(no_such_method)
+}
+
+/// The paths of the store. An empty key has paths too, so that it is told to be empty.
+fn store() -> Router<Shared> {
+    let value = || get(value::get).put(value::put).delete(value::delete);
+    let set = || get(set::list).post(set::add);
+    let one = || delete(set::remove);
+    let expiry = || get(expiry::show).put(expiry::set).delete(expiry::clear);
+    let increment = || post(expiry::increment);
+    let both = |router: Router<Shared>, rest: &str, method: &dyn Fn() -> MethodRouter<Shared>| {
+        router.route(&format!("/v1/kv/{{key}}{rest}"), method()).route(&format!("/v1/kv/{rest}"), method())
+    };
+    let router = Router::new()
+        .route("/v1/kv", value())
+        .route("/v1/batch", post(batch::run))
+        .route("/v1/keys", get(keys::list))
+        .route("/v1/place", get(keys::place))
+        .route("/v1/place/", get(keys::place))
+        .route("/v1/place/{key}", get(keys::place));
+    let router = both(router, "", &value);
+    let router = both(router, "/values", &set);
+    let router = both(router, "/values/{digest}", &one);
+    let router = both(router, "/ttl", &expiry);
+    both(router, "/increment", &increment)
 }
 
 async fn no_such_path() -> Problem {
@@ -123,6 +157,16 @@ GET    /v1/nodes/{id}/table     its tables; also /leafset, /neighbours, /peers
 POST   /v1/nodes/{id}/send      the body, to its application ?purpose=16 ?deadline=2s
 GET    /v1/lookup/{key}         who answers for a key        ?trace=true ?replicas=3 ?deadline=2s; or /v1/lookup?id=
 POST   /v1/route/{key}          the body, to its application ?purpose=16 ?deadline=2s; or /v1/route?id=
+PUT    /v1/kv/{key}             store the body               ?ttl=10m ?w=quorum ?timeout=2s; If-Match, If-None-Match: *
+GET    /v1/kv/{key}             read it                      ?r=quorum ?timeout=2s; If-None-Match
+DELETE /v1/kv/{key}             remove it                    ?w= ?timeout=; If-Match
+POST   /v1/kv/{key}/increment   count with it                ?by=1 ?w= ?timeout=
+GET    /v1/kv/{key}/ttl         how long it stays; PUT ?ttl=10m sets that, DELETE lets it stay
+POST   /v1/kv/{key}/values      add the body to a set        ?ttl= ?w= ?timeout=; GET lists the set
+DELETE /v1/kv/{key}/values/{digest}  remove one value of a set
+POST   /v1/batch                many of these, a line each   ?timeout=2s
+GET    /v1/keys                 list keys                    ?match=user:* ?limit=100 ?cursor= ?timeout=
+GET    /v1/place/{key}          where its copies are
 GET    /v1/events               what happens, as server-sent events  ?limit=
 POST   /v1/cluster/join         {\"seeds\":[\"host:port\"]}
 POST   /v1/node/leave           say goodbye and end

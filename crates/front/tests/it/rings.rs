@@ -14,6 +14,7 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 use crate::client::PATIENCE;
+use crate::fake::Fake;
 
 /// Answers with the bytes it got, the other way round, and not at all if there are none.
 struct Mirror;
@@ -45,9 +46,21 @@ impl Ring {
         ring
     }
 
+    /// Starts one node and opens a port behind which a made-up store answers.
+    pub(crate) async fn with_store(options: Options) -> (Ring, Arc<Fake>) {
+        let (hub, fake) = (Hub::default(), Arc::new(Fake::default()));
+        let first = builder(&hub, 0).start().await.expect("a node starts");
+        let target = Target::new(first.clone()).with_store(fake.clone());
+        (Ring::behind(hub, first, target, options).await, fake)
+    }
+
     /// Opens a port for a node.
     pub(crate) async fn open(hub: Hub, first: Handle, options: Options) -> Ring {
         let target = Target::new(first.clone());
+        Ring::behind(hub, first, target, options).await
+    }
+
+    async fn behind(hub: Hub, first: Handle, target: Target, options: Options) -> Ring {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let server = serve(listener, target.clone(), options).expect("an open port");
         Ring { hub, nodes: vec![first], target, server }
@@ -81,7 +94,9 @@ impl Ring {
 /// A node of a test, not started yet.
 pub(crate) fn builder(hub: &Hub, number: usize) -> Builder {
     let key = [u8::try_from(number + 1).expect("few nodes"); 32];
-    let builder = Builder::new("t").settings(Settings::demo()).memory(hub).key(key);
+    // Thousands of slots change hands with every node that comes or goes; a few show as much.
+    let settings = Settings { slots: 16, ..Settings::demo() };
+    let builder = Builder::new("t").settings(settings).memory(hub).key(key);
     builder.name(format!("node-{number}")).app(16, Arc::new(Mirror))
 }
 

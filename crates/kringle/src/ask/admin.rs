@@ -4,6 +4,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
+use kringle_front::moment::timestamp;
 use kringle_runtime::Seed;
 use kringle_runtime::report::{Summary, TokenReport};
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ use crate::client::{Asked, Client, segment};
 use crate::duration;
 use crate::failure::Failure;
 use crate::output::{Json, Manners};
-use crate::show::{Columns, Sheet, Width, event, share};
+use crate::show::{Columns, Sheet, Width, share};
 
 #[derive(Debug, Args)]
 pub(crate) struct JoinArgs {
@@ -181,7 +182,7 @@ fn list(tokens: &[TokenReport], columns: Columns, now: u64) -> String {
             Some(left) if left > 0 && !columns.long => {
                 format!("in {}", duration::rough(Duration::from_secs(left)))
             }
-            _ => event::timestamp(token.expires.saturating_mul(1000)),
+            _ => timestamp(token.expires.saturating_mul(1000)),
         };
         let over = token.state == "open" && token.expires <= now;
         let state = if over { "expired".into() } else { token.state.clone() };

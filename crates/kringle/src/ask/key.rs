@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use clap::Args;
 use kringle_core::id::Id;
+use kringle_front::text::unbase64;
 use kringle_runtime::report::{Found, Summary};
 use serde_json::Value;
 
-use super::base64;
 use super::report::leaf_set_size;
 use crate::client::{Asked, Client, segment};
 use crate::example::{self, Explained};
@@ -20,7 +20,7 @@ use crate::show::way::{self, Way};
 /// The purpose of a message if nobody names one: the first that is free for applications.
 const PURPOSE: u32 = 16;
 /// The most that is read from standard input. Nodes carry far less and say how much.
-const INPUT_MAX: u64 = 16 << 20;
+pub(crate) const INPUT_MAX: u64 = 16 << 20;
 
 #[derive(Debug, Args)]
 pub(crate) struct KeyArgs {
@@ -145,7 +145,7 @@ pub(crate) fn route(asked: &Asked, args: RouteArgs, json: Option<Json>) -> Resul
 }
 
 /// Returns the path of a question about a key, ready for more parameters.
-fn address(verb: &str, key: &[u8], is_id: bool) -> Result<String, Failure> {
+pub(crate) fn address(verb: &str, key: &[u8], is_id: bool) -> Result<String, Failure> {
     let text = String::from_utf8_lossy(key);
     if key.is_empty() {
         return Err(Failure::usage("the key is empty", "A key has at least one character."));
@@ -164,26 +164,28 @@ fn address(verb: &str, key: &[u8], is_id: bool) -> Result<String, Failure> {
 
 fn message(text: Option<OsString>) -> Result<Vec<u8>, Failure> {
     match text {
-        Some(text) if text == "-" => {
-            let mut bytes = Vec::new();
-            let input = io::stdin();
-            if input.is_terminal() {
-                Manners::default().note("type the message, then end it with Ctrl-D");
-            }
-            input.lock().take(INPUT_MAX).read_to_end(&mut bytes).map_err(|error| {
-                Failure::failed(format!("cannot read standard input: {error}"), "Pipe the message in again.")
-            })?;
-            Ok(bytes)
-        }
+        Some(text) if text == "-" => standard_input("message"),
         Some(text) => Ok(text.as_encoded_bytes().to_vec()),
         None => Ok(Vec::new()),
     }
 }
 
+/// Reads all of standard input.
+pub(crate) fn standard_input(what: &str) -> Result<Vec<u8>, Failure> {
+    let (mut bytes, input) = (Vec::new(), io::stdin());
+    if input.is_terminal() {
+        Manners::default().note(&format!("type the {what}, then end it with Ctrl-D"));
+    }
+    input.lock().take(INPUT_MAX).read_to_end(&mut bytes).map_err(|error| {
+        Failure::failed(format!("cannot read standard input: {error}"), format!("Pipe the {what} in again."))
+    })?;
+    Ok(bytes)
+}
+
 /// Returns the bytes an application answered, if it did.
 fn answer(answer: &Value) -> Option<Vec<u8>> {
     let text = answer["text"].as_str().map(|text| text.as_bytes().to_vec());
-    text.or_else(|| base64::decode(answer["base64"].as_str()?))
+    text.or_else(|| unbase64(answer["base64"].as_str()?))
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! The commands that ask a running node.
 
 pub(crate) mod admin;
-pub(crate) mod base64;
 pub(crate) mod events;
 pub(crate) mod key;
+pub(crate) mod keys;
 pub(crate) mod report;
+pub(crate) mod store;

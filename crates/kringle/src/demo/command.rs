@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use super::data::Wish;
 use super::ring::NODES_MAX;
+use crate::duration;
 use crate::failure::Failure;
 
 /// What 'help' says.
@@ -13,6 +15,14 @@ Commands
   lookup KEY          who answers for a key
   trace KEY           the way to a key, hop by hop, with the rule used at each
   route KEY [TEXT]    carry a message to whoever answers for a key; it answers with its name
+  put KEY TEXT        store a value; several nodes keep it
+  get KEY             read it; of a set, all values
+  del KEY [TEXT]      delete it; with TEXT, one value of a set
+  add KEY TEXT        add a value to a set
+  incr KEY [N]        count
+  ttl KEY [TIME]      how long it stays; with TIME (10m), change that; with 'clear', let it stay
+  keys [GLOB]         list keys, for instance: keys user:*
+  place KEY           where its copies are, and whether they agree
   spawn [N]           start N more nodes
   kill NODE           crash a node, without a goodbye, and see how long the ring takes to heal
   leave NODE          let a node say goodbye and end
@@ -41,6 +51,7 @@ pub(crate) enum Command {
     Lookup(String),
     Trace(String),
     Route(String, String),
+    Store(Wish),
     Spawn(usize),
     Kill(String),
     Leave(String),
@@ -62,6 +73,14 @@ pub(crate) fn parse(line: &str) -> Result<Command, Failure> {
         "lookup" => (1, 1, "lookup KEY"),
         "trace" => (1, 1, "trace KEY"),
         "route" => (1, usize::MAX, "route KEY [TEXT]"),
+        "put" => (2, usize::MAX, "put KEY TEXT"),
+        "get" => (1, 1, "get KEY"),
+        "del" => (1, usize::MAX, "del KEY [TEXT]"),
+        "add" => (2, usize::MAX, "add KEY TEXT, or, for another node: spawn"),
+        "incr" => (1, 2, "incr KEY [N]"),
+        "ttl" => (1, 2, "ttl KEY [TIME], for instance: ttl greeting 10m"),
+        "keys" => (0, 1, "keys [GLOB], for instance: keys user:*"),
+        "place" => (1, 1, "place KEY"),
         "spawn" => (0, 1, "spawn [N]"),
         "kill" => (1, 1, "kill NODE, for instance: kill demo-3"),
         "leave" => (1, 1, "leave NODE, for instance: leave demo-3"),
@@ -79,9 +98,9 @@ pub(crate) fn parse(line: &str) -> Result<Command, Failure> {
     if args.len() < least || args.len() > most {
         let what = match args.len() < least {
             true => format!("{name} needs something more"),
-            false if least == 1 => format!("{name} takes one word, not {}", args.len()),
-            false if most == 1 => format!("{name} takes at most one word, not {}", args.len()),
-            false => format!("{name} stands alone"),
+            false if most == 0 => format!("{name} stands alone"),
+            false if least == most => format!("{name} takes {}, not {}", several(most), args.len()),
+            false => format!("{name} takes at most {}, not {}", several(most), args.len()),
         };
         let remedy = match usage {
             "" => format!("Type just: {name}"),
@@ -102,6 +121,9 @@ pub(crate) fn parse(line: &str) -> Result<Command, Failure> {
             let text = args.split_off(1).join(" ");
             Command::Route(first(&mut args), text)
         }
+        "put" | "add" | "get" | "del" | "incr" | "ttl" | "keys" | "place" => {
+            Command::Store(wish(&name, args)?)
+        }
         "spawn" => Command::Spawn(match args.pop() {
             None => 1,
             Some(text) => number(&text, NODES_MAX as u64, "nodes to start")? as usize,
@@ -117,6 +139,54 @@ pub(crate) fn parse(line: &str) -> Result<Command, Failure> {
         })),
         "help" | "?" => Command::Help,
         _ => Command::Quit,
+    })
+}
+
+fn several(words: usize) -> String {
+    if words == 1 { "one word".into() } else { format!("{words} words") }
+}
+
+/// Reads what is to be done with the store. There are as many words as the command takes.
+fn wish(name: &str, mut args: Vec<String>) -> Result<Wish, Failure> {
+    let rest = args.split_off(args.len().min(1));
+    let key = args.pop();
+    if key.as_deref() == Some("") && name != "keys" {
+        return Err(Failure::usage(
+            "a key has at least one byte",
+            "Write some text, for instance: put greeting hello",
+        ));
+    }
+    let (key, second) = (key.unwrap_or_default(), rest.first().map(String::as_str));
+    let text = || rest.join(" ");
+    Ok(match name {
+        "put" => Wish::Put(key, text()),
+        "add" => Wish::Add(key, text()),
+        "get" => Wish::Get(key),
+        "del" => Wish::Del(key, (!rest.is_empty()).then(text)),
+        "incr" => Wish::Incr(
+            key,
+            match second {
+                None => 1,
+                Some(text) => text.parse().map_err(|_| {
+                    Failure::usage(
+                        format!("{text:?} is no number to count by"),
+                        "Write a whole number, or none.",
+                    )
+                })?,
+            },
+        ),
+        "ttl" => Wish::Ttl(
+            key,
+            match second {
+                None => None,
+                Some("clear") => Some(None),
+                Some(text) => Some(Some(duration::read(text).map_err(|error| {
+                    Failure::usage(error, "Write for instance: ttl greeting 10m, or: ttl greeting clear")
+                })?)),
+            },
+        ),
+        "place" => Wish::Place(key),
+        _ => Wish::Keys((!key.is_empty()).then_some(key)),
     })
 }
 
@@ -172,6 +242,20 @@ mod tests {
             ("trace ''", Command::Trace(text(""))),
             ("route k", Command::Route(text("k"), text(""))),
             ("route 'a b' how are  you", Command::Route(text("a b"), text("how are you"))),
+            ("put a b c", Command::Store(Wish::Put(text("a"), text("b c")))),
+            ("put a ''", Command::Store(Wish::Put(text("a"), text("")))),
+            ("get a", Command::Store(Wish::Get(text("a")))),
+            ("add a b", Command::Store(Wish::Add(text("a"), text("b")))),
+            ("del a", Command::Store(Wish::Del(text("a"), None))),
+            ("del a b c", Command::Store(Wish::Del(text("a"), Some(text("b c"))))),
+            ("incr a", Command::Store(Wish::Incr(text("a"), 1))),
+            ("incr a -3", Command::Store(Wish::Incr(text("a"), -3))),
+            ("ttl a", Command::Store(Wish::Ttl(text("a"), None))),
+            ("ttl a 10m", Command::Store(Wish::Ttl(text("a"), Some(Some(Duration::from_secs(600)))))),
+            ("ttl a clear", Command::Store(Wish::Ttl(text("a"), Some(None)))),
+            ("keys", Command::Store(Wish::Keys(None))),
+            ("keys user:*", Command::Store(Wish::Keys(Some(text("user:*"))))),
+            ("place a", Command::Store(Wish::Place(text("a")))),
             ("spawn", Command::Spawn(1)),
             ("spawn 3", Command::Spawn(3)),
             ("kill demo-3", Command::Kill(text("demo-3"))),
@@ -197,6 +281,12 @@ mod tests {
             ("trace a b", "takes one word, not 2\n         Write: trace KEY. Put quotes around"),
             ("status now", "kringle: status stands alone\n         Type just: status"),
             ("table 1 2", "takes at most one word, not 2\n         Write: table [NODE]"),
+            ("put a", "put needs something more\n         Write: put KEY TEXT"),
+            ("add 3", "add needs something more\n         Write: add KEY TEXT, or, for another node: spawn"),
+            ("put '' b", "a key has at least one byte"),
+            ("ttl a b c", "ttl takes at most 2 words, not 3\n         Write: ttl KEY [TIME]"),
+            ("ttl a soon", "\"soon\" is not a span of time"),
+            ("incr a much", "\"much\" is no number to count by"),
             ("spawn 0", "\"0\" is no number of nodes to start\n         Write a number from 1 to 1000"),
             ("spawn many", "\"many\" is no number"),
             ("events -1", "\"-1\" is no number of seconds"),
@@ -210,7 +300,9 @@ mod tests {
     #[test]
     fn help_names_every_command() {
         for name in
-            "status ring lookup trace route spawn kill leave node table peers events help quit".split(' ')
+            "status ring lookup trace route put get del add incr ttl keys place spawn kill leave node table peers \
+             events help quit"
+                .split(' ')
         {
             assert!(HELP.contains(&format!("\n  {name} ")), "{name}");
         }

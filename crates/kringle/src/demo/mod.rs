@@ -2,10 +2,11 @@
 //!
 //! The nodes are real ones; they only talk through memory instead of sockets, all on one thread, and keep nothing on
 //! disk. Their keys come from the seed, so the ring is the same every time. [`ring`] starts and ends them, [`command`]
-//! reads what is typed, [`session`] does it, [`show`] writes what came of it, [`prompt`] waits for the next line on a
-//! thread of its own, and [`port`] lets other programs in.
+//! reads what is typed, [`session`] does it and [`data`] what concerns the store, [`show`] writes what came of it,
+//! [`prompt`] waits for the next line on a thread of its own, and [`port`] lets other programs in.
 
 mod command;
+mod data;
 mod journal;
 mod port;
 mod prompt;

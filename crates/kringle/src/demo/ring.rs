@@ -16,6 +16,8 @@ pub(crate) const NODES_MAX: usize = 1000;
 pub(crate) const PURPOSE: u32 = 16;
 /// The name of the demo's cluster.
 const CLUSTER: &str = "demo";
+/// Slots of the store. All nodes share one thread here, and every slot changes hands a few times while they join.
+const SLOTS: u32 = 256;
 /// Nodes that may be joining at a time. More would only be in each other's way.
 const ABREAST: usize = 16;
 /// How long a ring may take to heal before we say that it has not.
@@ -253,7 +255,7 @@ impl Newcomer {
                 Some(format!("{name}: {}", String::from_utf8_lossy(&message.bytes)).into_bytes())
             })
         };
-        let builder = Node::builder(CLUSTER).settings(Settings::demo());
+        let builder = Node::builder(CLUSTER).settings(Settings { slots: SLOTS, ..Settings::demo() });
         let builder = builder.memory(&hub).name(name).key(self.key).app(PURPOSE, echo);
         let members = through.map(|member| member.node.address());
         let builder = builder.join(members).map_err(|error| trouble(&error.to_string()))?;

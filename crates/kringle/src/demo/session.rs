@@ -7,6 +7,7 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_local;
 
 use super::command::{Command, HELP};
+use super::data;
 use super::journal::Journal;
 use super::port::Port;
 use super::ring::{Member, NODES_MAX, PURPOSE, Ring};
@@ -92,6 +93,7 @@ impl Session {
             Command::Lookup(key) => self.lookup(&key).await?,
             Command::Trace(key) => self.trace(&key).await?,
             Command::Route(key, text) => self.route(&key, text).await?,
+            Command::Store(wish) => data::grant(wish, self.here(), &self.ring).await?,
             Command::Spawn(count) => self.spawn(count).await?,
             Command::Kill(text) => self.kill(&text).await?,
             Command::Leave(text) => self.leave(&text).await?,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use kringle_runtime::report::{Peer, Summary, Survey};
+use kringle_runtime::report::{Held, Peer, Summary, Survey};
 
 use super::{Columns, Sheet, Width, count, rtt, share, uptime};
 
@@ -51,15 +51,44 @@ pub(crate) fn status(cluster: &Cluster<'_>, columns: Columns) -> String {
         return sheet.text(columns);
     }
     format!(
-        "cluster  {}   {} b={} L={}   {}\nring     {}\n\n{}* this node.   Next: kringle ring, kringle peers, kringle trace KEY\n",
+        "cluster  {}   {} b={} L={}   {}\nring     {}\n{}\n{}* this node.   Next: kringle ring, kringle peers, kringle trace KEY\n",
         me.cluster,
         me.overlay,
         me.base,
         me.leaf_set,
         tally(nodes, &suspects, silent.len()),
         wholeness(cluster),
+        data(nodes),
         sheet.text(columns)
     )
+}
+
+/// Writes what the cluster stores, and whether all copies are there.
+fn data(nodes: &[Summary]) -> String {
+    let held: Vec<Held> = nodes.iter().filter_map(|node| node.store).collect();
+    if held.is_empty() {
+        return String::new();
+    }
+    let sum = |count: fn(&Held) -> u64| held.iter().map(count).sum::<u64>();
+    let mut text = format!(
+        "data     {} records, {} copies   {} slots under-replicated, {} being copied\n",
+        sum(|held| held.records),
+        sum(|held| held.copies),
+        sum(|held| held.under_replicated.into()),
+        sum(|held| u64::from(held.pulls.max(held.moving))),
+    );
+    let stuck = sum(|held| held.stuck.into());
+    if stuck > 0 {
+        text += &format!("         {stuck} slots have lost half their nodes or more and wait for them\n");
+    }
+    if sum(|held| held.pairs.into()) > 0 {
+        text += "         two copies are less available than one: add a third node\n";
+    }
+    let full = held.iter().filter(|held| !held.has_room).count();
+    if full > 0 {
+        text += &format!("         the disks of {full} nodes are full\n");
+    }
+    text
 }
 
 /// Writes the nodes in ring order, with what each answers for.
@@ -179,6 +208,23 @@ pub(super) fn address(endpoints: &[SocketAddr]) -> String {
 mod tests {
     use super::super::samples::{id, summary, survey};
     use super::*;
+
+    #[test]
+    fn the_data_line_adds_up_what_nodes_hold() {
+        let mut survey = survey();
+        let held = Held { slots: 3, copies: 30, records: 10, pairs: 0, has_room: true, ..Held::default() };
+        survey.nodes.iter_mut().for_each(|node| node.store = Some(held));
+        assert!(data(&survey.nodes).starts_with("data     30 records, 90 copies   0 slots under-replicated"));
+        let worse = Held { under_replicated: 2, stuck: 1, pairs: 1, has_room: false, ..held };
+        survey.nodes[0].store = Some(worse);
+        let text = data(&survey.nodes);
+        for part in ["2 slots under-replicated", "1 slots have lost", "less available than one", "disks of 1"]
+        {
+            assert!(text.contains(part), "{text}");
+        }
+        survey.nodes.iter_mut().for_each(|node| node.store = None);
+        assert_eq!(data(&survey.nodes), "");
+    }
 
     fn shown(survey: &Survey) -> String {
         let me = summary("1d77e0", Some("demo-2"), 7402);

@@ -3,6 +3,7 @@
 pub(crate) mod cluster;
 pub(crate) mod event;
 pub(crate) mod node;
+pub(crate) mod store;
 pub(crate) mod way;
 
 use std::time::Duration;
@@ -167,6 +168,7 @@ pub(crate) mod samples {
             known: 2,
             connections: 2,
             suspects: Vec::new(),
+            store: None,
         }
     }
 

@@ -13,12 +13,17 @@ pub(crate) fn run<T>(program: impl Future<Output = T>) -> T {
     runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), program).await.expect("in time") })
 }
 
-async fn ring(count: usize) -> Vec<Node> {
+/// Settings of nodes that are to be quick: thousands of slots change hands with every node that comes or goes, and a
+/// few show as much.
+pub(crate) fn settings() -> Settings {
+    Settings { slots: 16, ..Settings::demo() }
+}
+
+pub(crate) async fn ring(count: usize) -> Vec<Node> {
     let hub = Hub::new();
     let mut nodes: Vec<Node> = Vec::new();
     for at in 0..count {
-        let builder =
-            Node::builder("blue").settings(Settings::demo()).memory(&hub).name(format!("node {at}"));
+        let builder = Node::builder("blue").settings(settings()).memory(&hub).name(format!("node {at}"));
         let builder = builder.app(16, app_fn(|_, message| Some(message.bytes)));
         let builder = builder.join(nodes.first().map(Node::address)).expect("an address is a seed");
         let node = builder.start().await.expect("a node starts");

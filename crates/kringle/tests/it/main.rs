@@ -4,10 +4,13 @@ mod brute_force;
 mod cli;
 mod demo;
 mod examples;
+#[path = "../../../front/tests/it/fake.rs"]
+mod fake;
 mod library;
 mod node;
 mod route;
 mod sim;
+mod store;
 mod table;
 mod verify;
 

@@ -20,7 +20,7 @@ fn with_variable(args: &[&str], name: &str, value: &str) -> Run {
 fn without_a_node_to_ask_every_command_says_so() {
     let url = format!("http://127.0.0.1:{}", silent_port());
     let id = "aaf4c61ddcc5e8a2dabede0f3b482cd9";
-    let commands: [&[&str]; 18] = [
+    let commands: [&[&str]; 28] = [
         &["status"],
         &["ring"],
         &["peers", "--json"],
@@ -39,6 +39,16 @@ fn without_a_node_to_ask_every_command_says_so() {
         &["token", "list"],
         &["token", "revoke", "x"],
         &["config", "show", "--running"],
+        &["put", "k", "v"],
+        &["get", "k"],
+        &["get", "k", "--all"],
+        &["add", "k", "v"],
+        &["del", "k"],
+        &["ttl", "k"],
+        &["incr", "k"],
+        &["keys"],
+        &["place", "k"],
+        &["bench", "--seconds", "1"],
     ];
     for args in commands {
         let run = kringle(&[args, &["--node", &url]].concat());
@@ -69,6 +79,12 @@ fn what_can_not_be_asked_is_refused_before_anybody_is() {
         (&["trace", "--id", "hello"], "\"hello\" is not an id"),
         (&["route", "--id", "aaf4"], "is not an id"),
         (&["status", "--node", "a b"], "is not the address of a node"),
+        (&["status", "--node", "a", "--node", "b"], "2 nodes are named, and one is asked"),
+        (&["put", "", "v"], "the key is empty"),
+        (&["get", ""], "the key is empty"),
+        (&["place", ""], "the key is empty"),
+        (&["put", "k", "@no/such/file"], "no/such/file: cannot read it"),
+        (&["keys", "--match", "a\\"], "the pattern ends with a \\"),
     ] {
         let said = kringle(args).refused();
         assert!(said.contains(what), "{said}");
@@ -90,6 +106,21 @@ fn what_can_not_be_asked_is_refused_before_anybody_is() {
         &["status", "--watch=often"],
         &["status", "--json=yaml"],
         &["start", "--frobnicate"],
+        &["put"],
+        &["put", "k", "v", "--ttl", "10 parsecs"],
+        &["put", "k", "v", "--ttl", "-1s"],
+        &["put", "k", "v", "--ttl", "1e30s"],
+        &["put", "k", "v", "--if-version", "seven"],
+        &["put", "k", "v", "--if-version", "018bcfe568000010", "--if-absent"],
+        &["put", "k", "v", "-w", "two"],
+        &["get", "k", "--hex", "--base64"],
+        &["add", "k"],
+        &["del", "k", "v", "--if-version", "018bcfe568000010"],
+        &["ttl", "k", "10m", "--clear"],
+        &["incr", "k", "1.5"],
+        &["keys", "--limit", "0"],
+        &["bench", "--put", "--get"],
+        &["bench", "--outstanding", "0"],
     ] {
         assert_eq!(kringle(args).code, Some(2), "{args:?}");
     }
