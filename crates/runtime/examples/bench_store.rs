@@ -414,7 +414,7 @@ impl Bench {
         let mut good: BTreeMap<&str, Vec<u64>> =
             held.keys().map(|name| (name.as_str(), vec![begin])).collect();
         for (name, entry) in promises.entries.iter().filter(|(_, entry)| entry.is_success()) {
-            if entry.end >= begin
+            if (begin..=end).contains(&entry.end)
                 && let Some(times) = good.get_mut(name.as_str())
             {
                 times.push(entry.end);
@@ -423,7 +423,7 @@ impl Bench {
         let gap = |name: &str| {
             let mut times = good.get(name).cloned().unwrap_or_default();
             times.push(end);
-            times.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0)
+            times.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).max().unwrap_or(0)
         };
         let majority: Vec<&str> =
             held.iter().filter(|(_, away)| **away <= 1).map(|(name, _)| name.as_str()).collect();
