@@ -23,9 +23,9 @@ pub(crate) struct Cluster {
     loads: Vec<(u32, Pending)>,
 }
 
-/// Few slots, so that a ring of processes stores soon; copies are compared often, so that damage is found soon.
+/// Short leases and few slots; copies are compared often, so that damage is found soon.
 pub(crate) fn options(data: Option<PathBuf>) -> Options {
-    Options { data, slots: Some(64), sweep_ms: Some(2_000), rejoin_grace_ms: Some(10_000), ..leases(1000) }
+    Options { data, sweep_ms: Some(2_000), rejoin_grace_ms: Some(10_000), ..leases(1000) }
 }
 
 impl Cluster {

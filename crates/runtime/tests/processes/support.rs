@@ -20,9 +20,9 @@ pub(crate) fn launcher() -> Launcher {
     Launcher { arguments: arguments.map(String::from).into(), ..Launcher::default() }
 }
 
-/// Short leases, so that a crash is over soon.
+/// Short leases, so that a crash is over soon; few slots, so that what they store does not keep nodes from their leases.
 pub(crate) fn leases(lease_ms: u64) -> Options {
-    Options { lease_ms: Some(lease_ms), ..Options::default() }
+    Options { lease_ms: Some(lease_ms), slots: Some(64), ..Options::default() }
 }
 
 /// An address nobody else takes, not even while its node is down: below the ports the system hands out, and on an
