@@ -20,7 +20,7 @@ use crate::builder::{Builder, StartError};
 use crate::clock::{Clock, unix_ms};
 use crate::describe::About;
 use crate::driver::{Me, Network, Parts, Shell};
-use crate::engine::{Engine, KEY_MAX, Opened, Owner, Room, StoreKind};
+use crate::engine::{Engine, Opened, Owner, Room, StoreKind};
 use crate::handle::{CALLS_MAX, EVENTS_MAX, Ending, Handle, Info, Shared};
 use crate::home::{Home, HomeError, Membership};
 use crate::identity::Identity;
@@ -213,12 +213,6 @@ fn open_store(
         }),
         (StoreKind::Disk, Some(home)) => {
             // The core puts up to 36 bytes around a key.
-            if config.key_max as usize + 36 > KEY_MAX {
-                return Err(StartError::Input {
-                    what: format!("keys of {} bytes can not be stored on the disk", config.key_max),
-                    remedy: format!("Set key-max to {} or less.", KEY_MAX - 36),
-                });
-            }
             let owner = Owner { node: identity.id(), cluster: config.cluster };
             let (engine, opened) = Engine::disk(home, owner).map_err(home_error)?;
             let room = Room::new(home.dir(), builder.min_free, builder.free_space);
