@@ -9,6 +9,7 @@ mod ring;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use kringle_core::dice::{Dice, SeededDice};
@@ -20,6 +21,7 @@ use ring::protocol::{Ask, Options, VARIABLE, now};
 use ring::storing::{StoreLoad, StoreLoaded};
 use ring::table::Table;
 use rustix::process::Signal;
+use tokio::signal::unix::{SignalKind, signal};
 
 const LONG: Duration = Duration::from_secs(120);
 const PARTS: [&str; 6] = ["put", "get", "latency", "kills", "stops", "loop"];
@@ -50,7 +52,8 @@ fn main() {
         }
     };
     let folder = expect(tempfile::Builder::new().prefix("bench_store-").tempdir_in(&plan.dir));
-    clean_up_when_interrupted(folder.path());
+    let _ = FOLDER.set(folder.path().to_path_buf());
+    clean_up_when_interrupted();
     let bench = Bench { table: Table { json: plan.json }, folder: folder.path().to_path_buf(), plan };
     bench.table.begin("store", bench.plan.seed);
     for part in &bench.plan.parts {
@@ -94,19 +97,32 @@ fn plan() -> Result<Plan, String> {
 fn expect<T>(result: Result<T, impl std::fmt::Display>) -> T {
     result.unwrap_or_else(|why| {
         eprintln!("bench_store: {why}");
-        std::process::exit(1);
+        give_up(1);
     })
 }
 
-/// The nodes end by themselves when this process does; what they stored stays, unless it is removed.
-fn clean_up_when_interrupted(folder: &Path) {
-    let folder = folder.to_path_buf();
-    std::thread::spawn(move || {
+/// Where this process keeps what is to be removed when it ends.
+static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+
+/// Ends at once. The nodes end by themselves when this process does; what they stored would stay.
+fn give_up(code: i32) -> ! {
+    if let Some(folder) = FOLDER.get() {
+        let _ = std::fs::remove_dir_all(folder);
+    }
+    std::process::exit(code)
+}
+
+/// Removes what was stored when somebody ends this process.
+fn clean_up_when_interrupted() {
+    std::thread::spawn(|| {
         let runtime = expect(tokio::runtime::Builder::new_current_thread().enable_all().build());
-        if runtime.block_on(tokio::signal::ctrl_c()).is_ok() {
-            let _ = std::fs::remove_dir_all(folder);
-            std::process::exit(130);
-        }
+        runtime.block_on(async {
+            let mut terminate = expect(signal(SignalKind::terminate()));
+            tokio::select! {
+                _ = terminate.recv() => give_up(143),
+                _ = tokio::signal::ctrl_c() => give_up(130),
+            }
+        });
     });
 }
 
