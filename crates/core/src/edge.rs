@@ -458,6 +458,10 @@ pub enum Event {
     PeerUp(Contact),
     /// A peer left the leaf set: it said goodbye, or probes found it dead.
     PeerDown(Contact),
+    /// Probes found a peer dead that stays in the leaf set until a lease of its has run out. Nothing is to be expected of it.
+    PeerDied(Contact),
+    /// Such a peer has shown that it lives.
+    PeerLives(Contact),
     /// The leaf set changed.
     NeighboursChanged,
     /// This node answers for a part of the ring it did not answer for before.

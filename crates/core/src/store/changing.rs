@@ -200,7 +200,7 @@ impl Store {
             let source = round.frozen.iter().find(|(_, state, _)| *state == next.state).map(|(id, ..)| *id);
             if let Some(source) = source {
                 round.merging.push(source);
-                self.pull(number, source, Why::Adopt { ballot }, ring, cx);
+                self.pull(number, source, Why::Adopt { ballot, state: next.state }, ring, cx);
             }
             return;
         }

@@ -533,7 +533,7 @@ impl Store {
     /// Something changed in the ring.
     pub(crate) fn on_event(&mut self, event: &Event, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         match event {
-            Event::PeerDown(contact) => {
+            Event::PeerDown(contact) | Event::PeerDied(contact) => {
                 let now = cx.now;
                 let peer = self.peer(*contact);
                 peer.down.get_or_insert(now);
@@ -546,6 +546,10 @@ impl Store {
                 self.restless = true;
                 // Whoever was away may have missed something.
                 self.sweep = self.sweep.min(cx.now.after(Duration::from_millis(500)));
+            }
+            Event::PeerLives(contact) => {
+                self.peer(*contact).down = None;
+                self.restless = true;
             }
             Event::NeighboursChanged => self.restless = true,
             _ => return,

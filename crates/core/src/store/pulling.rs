@@ -55,7 +55,7 @@ pub(super) enum Why {
     /// To put the states of the old view together.
     Merge { ballot: Ballot },
     /// To get the state that may have been decided on.
-    Adopt { ballot: Ballot },
+    Adopt { ballot: Ballot, state: Sum },
     /// Because the proposer said so.
     Settle { ballot: Ballot, state: Sum },
     /// Because own records are in doubt.
@@ -191,7 +191,7 @@ impl Store {
         let Message::Page { nonce, epoch, state, ready, parts, records, more } = page else { return };
         let Some(mut pull) = self.pulls.remove(&nonce) else { return };
         let current = match pull.why {
-            Why::Merge { ballot } | Why::Adopt { ballot } | Why::Settle { ballot, .. } => {
+            Why::Merge { ballot } | Why::Adopt { ballot, .. } | Why::Settle { ballot, .. } => {
                 self.slots.get(&pull.slot).is_some_and(|slot| slot.promised == Some(ballot))
             }
             // Whatever it was wanted for must still be so: what comes late would undo what came since.
@@ -218,7 +218,11 @@ impl Store {
             }
             Why::Learn => ready && epoch >= mine,
             Why::Sweep | Why::Doubt => ready && epoch == mine,
-            _ => epoch == mine,
+            Why::Merge { .. } => epoch == mine,
+            // A source that has crashed may have lost what it had put together, and what it lacks is dropped here.
+            Why::Adopt { state: wanted, .. } | Why::Settle { state: wanted, .. } => {
+                epoch == mine && state == wanted
+            }
         };
         if epoch == 0 || !useful {
             return self.pull_failed(number, pull.why);
@@ -326,7 +330,7 @@ impl Store {
                     self.word(sponsor, number, Word::Learnt { epoch, born });
                 }
             }
-            Why::Merge { ballot } | Why::Adopt { ballot } => self.merged(from, number, ballot, cx),
+            Why::Merge { ballot } | Why::Adopt { ballot, .. } => self.merged(from, number, ballot, cx),
             Why::Settle { ballot, state } => self.settled(from, number, ballot, state),
             Why::Doubt => {
                 let Some(slot) = self.slots.get_mut(&number) else { return };

@@ -14,7 +14,7 @@ use super::pulling::Why;
 use super::record::{Cell, Kind, Record};
 use super::version::Version;
 use super::view::{Cut, Learner, Member, Slot, Standing};
-use super::{PROOF, Proof, Store};
+use super::{PROOF, Peer, Proof, Store};
 use crate::config::Safeguard;
 use crate::contact::Contact;
 use crate::edge::{Ctx, Event};
@@ -93,11 +93,14 @@ impl Store {
             return false;
         }
         let copies = usize::from(cx.config.replicas).max(1);
+        // The ring still has those that want out, and some that are dead.
+        let goes = |peer: &Peer| peer.leaving || peer.down.is_some();
         let out: Vec<NodeId> =
-            self.peers.iter().filter(|(_, peer)| peer.leaving).map(|(id, _)| *id).collect();
+            self.peers.iter().filter(|(_, peer)| goes(peer)).map(|(id, _)| *id).collect();
+        let known = out.iter().filter(|id| ring.contact(**id).is_some()).count();
         let middle = Cut::of(cx.config.slots).middle(number);
         let mut wish: Vec<NodeId> = ring
-            .replicas(middle, copies + out.len() + 1)
+            .replicas(middle, copies + known + 1)
             .iter()
             .map(|contact| contact.id)
             .filter(|id| !out.contains(id) && (self.leaving.is_none() || *id != self.me.id))

@@ -183,7 +183,10 @@ impl Driver {
             }
             CoreEvent::RangeGained(range) => ends(range).map(|(from, to)| What::RangeGained { from, to }),
             CoreEvent::RangeLost(range) => ends(range).map(|(from, to)| What::RangeLost { from, to }),
-            CoreEvent::NeighboursChanged | CoreEvent::Settled(_) => None,
+            CoreEvent::NeighboursChanged
+            | CoreEvent::Settled(_)
+            | CoreEvent::PeerDied(_)
+            | CoreEvent::PeerLives(_) => None,
             CoreEvent::StoreOutdated => {
                 self.store_outdated = true;
                 None

@@ -410,7 +410,7 @@ impl Pastry {
 
     /// A round trip with a peer has succeeded.
     fn on_alive(&mut self, was_suspected: bool, peer: Contact, cx: &mut Ctx<'_>) {
-        self.is_not_dead(peer.id);
+        self.is_not_dead(peer, cx);
         if was_suspected {
             cx.note(Note::Cleared(peer));
             cx.out.raise(Event::Settled(peer.id));

@@ -87,9 +87,13 @@ impl Pastry {
         self.forget(peer.id, cx);
         // The two nodes beside it tell the others, who then look for themselves.
         if was_beside {
-            for leaf in self.router.leaf_set().members() {
-                cx.send(*leaf, Body::Pastry(Message::Obituary(peer)));
-            }
+            self.tell_death(peer, cx);
+        }
+    }
+
+    pub(super) fn tell_death(&mut self, peer: Contact, cx: &mut Ctx<'_>) {
+        for leaf in self.router.leaf_set().members().iter().filter(|leaf| leaf.id != peer.id) {
+            cx.send(*leaf, Body::Pastry(Message::Obituary(peer)));
         }
     }
 

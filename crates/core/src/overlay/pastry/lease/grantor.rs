@@ -7,7 +7,7 @@ use core::time::Duration;
 use super::{Grant, NAMED, NEW_HERE, Quiet};
 use crate::config::{Ownership, Safeguard};
 use crate::contact::{Contact, Proximity};
-use crate::edge::{Ctx, Note, Refusal};
+use crate::edge::{Ctx, Event, Note, Refusal};
 use crate::id::NodeId;
 use crate::message::{Body, Nonce};
 use crate::overlay::Status;
@@ -40,6 +40,9 @@ impl Pastry {
         if !leases.dead.contains(&peer.id) {
             leases.dead.push(peer.id);
             cx.note(Note::KeptDead(peer));
+            cx.out.raise(Event::PeerDied(peer));
+            // Others need not wait for our lease: they look for themselves.
+            self.tell_death(peer, cx);
         }
         self.prober.suspect(peer, cx);
         self.arm_leases(cx);
@@ -86,9 +89,12 @@ impl Pastry {
     }
 
     /// A peer shows that it lives.
-    pub(in crate::overlay::pastry) fn is_not_dead(&mut self, id: NodeId) {
-        if let Some(leases) = &mut self.leases {
-            leases.dead.retain(|dead| *dead != id);
+    pub(in crate::overlay::pastry) fn is_not_dead(&mut self, peer: Contact, cx: &mut Ctx<'_>) {
+        if let Some(leases) = &mut self.leases
+            && let Some(at) = leases.dead.iter().position(|dead| *dead == peer.id)
+        {
+            leases.dead.swap_remove(at);
+            cx.out.raise(Event::PeerLives(peer));
         }
     }
 
