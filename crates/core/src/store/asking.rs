@@ -234,7 +234,7 @@ impl Store {
         if holder.id == self.me.id {
             let origin = Origin { node: self.me.id, serial };
             let deadline = cx.now.after(patience);
-            return self.coordinate(Client::Here, origin, ask, version, deadline, ring, cx);
+            return self.coordinate(Client::Here, origin, ask, version, deadline, false, ring, cx);
         }
         let patience = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
         asking.hops = asking.hops.max(1);

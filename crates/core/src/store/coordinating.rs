@@ -4,6 +4,7 @@
 //! one that comes late counts for nothing.
 
 use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -21,9 +22,7 @@ use crate::message::Body;
 use crate::overlay::Routes;
 use crate::time::Time;
 
-/// How many conditional requests are remembered, and for how long at least, if there is room.
-const SEEN_MAX: usize = 8192;
-const SEEN_FOR: Duration = Duration::from_secs(60);
+
 /// Records repaired at a time.
 pub(super) const ITEMS: usize = 200;
 /// The item that brings a member's set up to date; its answer is no answer to the write.
@@ -51,6 +50,8 @@ pub(super) struct Operation {
     pub(super) trouble: Option<Trouble>,
     /// Whether other members were asked in this attempt.
     pub(super) sent: bool,
+    /// Whether the same request came before: whatever becomes of it now, it may have been done then.
+    pub(super) repeated: bool,
 }
 
 /// Who wants to know.
@@ -164,21 +165,22 @@ impl Store {
     ) {
         let deadline = cx.now.after(Duration::from_millis(patience.into()).min(cx.config.deadline_max));
         let origin = Origin { node: from.id, serial };
-        if !is_plain(&ask.action) && !is_read(&ask.action) && !self.is_first_time(origin, cx) {
+        // Networks may double messages, and a number must not grow twice. A plain write that comes twice is the same
+        // write, but nobody may be told to make a new one of it.
+        let repeated = if is_read(&ask.action) {
+            false
+        } else if is_plain(&ask.action) {
+            self.seen_plain.is_again(origin, version)
+        } else if self.seen.is_again(origin, version) {
+            return;
+        } else {
+            false
+        };
+        let same = |op: &Operation| op.origin == origin && op.version == version;
+        if repeated && self.ops.values().any(same) {
             return;
         }
-        self.coordinate(Client::Peer(from), origin, Box::new(ask), version, deadline, ring, cx);
-    }
-
-    /// Says whether a request has not come before. Networks may double messages, and a number must not grow twice.
-    fn is_first_time(&mut self, origin: Origin, cx: &Ctx<'_>) -> bool {
-        if self.seen.len() >= SEEN_MAX {
-            self.seen.retain(|_, at| cx.now.since(*at) < SEEN_FOR);
-            if self.seen.len() >= SEEN_MAX {
-                self.seen.pop_first();
-            }
-        }
-        self.seen.insert(origin, cx.now).is_none()
+        self.coordinate(Client::Peer(from), origin, Box::new(ask), version, deadline, repeated, ring, cx);
     }
 
     /// Coordinates an operation.
@@ -190,6 +192,7 @@ impl Store {
         ask: Box<Ask>,
         version: Version,
         deadline: Time,
+        repeated: bool,
         ring: &dyn Routes,
         cx: &mut Ctx<'_>,
     ) {
@@ -206,6 +209,7 @@ impl Store {
             None
         };
         if let Some(response) = response {
+            let response = if repeated { response.perhaps() } else { response };
             return self.respond(client, origin.serial, slot, response, ring, cx);
         }
         let mut id = self.nonce() & 0xffff;
@@ -228,6 +232,7 @@ impl Store {
             proposed: None,
             trouble: None,
             sent: false,
+            repeated,
         };
         // Whatever touches a cell that a conditional operation is about follows that one.
         let cell = Cell::of(&op.ask.name);
@@ -283,6 +288,7 @@ impl Store {
                 self.lines.remove(&cell);
             }
         }
+        let response = if op.repeated { response.perhaps() } else { response };
         self.respond(op.client, op.origin.serial, op.slot, response, ring, cx);
         if let Some(next) = next {
             self.begin(next, ring, cx);
@@ -716,4 +722,44 @@ impl Store {
 /// Packs the number of an operation, an attempt and an item.
 pub(super) fn nonce(id: u32, attempt: u8, item: u8) -> u32 {
     id << 16 | u32::from(attempt) << 8 | u32::from(item)
+}
+
+/// How many requests are remembered.
+const SEEN_MAX: usize = 8192;
+
+/// The requests that came last, so that one that comes twice is known.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub(super) struct Seen {
+    versions: BTreeMap<Origin, Version>,
+    order: VecDeque<Origin>,
+}
+
+impl Seen {
+    /// Takes note of a request. Says whether it came before, with this version.
+    fn is_again(&mut self, origin: Origin, version: Version) -> bool {
+        match self.versions.insert(origin, version) {
+            Some(before) => before == version,
+            None => {
+                self.order.push_back(origin);
+                if self.order.len() > SEEN_MAX
+                    && let Some(oldest) = self.order.pop_front()
+                {
+                    self.versions.remove(&oldest);
+                }
+                false
+            }
+        }
+    }
+}
+
+impl Response {
+    /// The same, if it may have been done before.
+    fn perhaps(self) -> Response {
+        match self {
+            Response::Done(_) => self,
+            Response::Failed(trouble) => Response::Failed(trouble.perhaps()),
+            Response::Elsewhere { .. } => Response::Elsewhere { begun: true },
+            Response::Outdated(_) => Response::Failed(Trouble::Timeout { happened: Happened::Unknown }),
+        }
+    }
 }

@@ -32,10 +32,10 @@ use core::time::Duration;
 
 use self::asking::Asking;
 use self::coding::{Shared, Sum};
-use self::coordinating::Operation;
+use self::coordinating::{Operation, Seen};
 use self::message::{Item, Message, Packet, Verdict, Word};
 use self::pulling::Pulling;
-use self::record::{Cell, Origin, Record};
+use self::record::{Cell, Record};
 use self::version::Version;
 use self::view::{Cut, Kept, Member, Slot, Standing, View};
 use crate::config::Config;
@@ -81,8 +81,9 @@ pub struct Store {
     ops: BTreeMap<u32, Operation>,
     /// Conditional operations on one cell follow one another.
     lines: BTreeMap<Cell, VecDeque<u32>>,
-    /// Conditional requests of other nodes, so that one that comes twice is done once.
-    seen: BTreeMap<Origin, Time>,
+    /// Requests of other nodes, conditional and plain ones: one that comes twice is done once.
+    seen: Seen,
+    seen_plain: Seen,
     /// Who holds slots this node does not hold, as far as it was told.
     cache: BTreeMap<u32, Vec<Contact>>,
     peers: BTreeMap<NodeId, Peer>,
@@ -238,7 +239,8 @@ impl Store {
             asks: BTreeMap::new(),
             ops: BTreeMap::new(),
             lines: BTreeMap::new(),
-            seen: BTreeMap::new(),
+            seen: Seen::default(),
+            seen_plain: Seen::default(),
             cache: BTreeMap::new(),
             peers: BTreeMap::new(),
             pulls: BTreeMap::new(),

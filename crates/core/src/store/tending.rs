@@ -506,7 +506,8 @@ impl Store {
         let outside: Vec<u32> = self
             .slots
             .iter()
-            .filter(|(_, slot)| slot.standing == Standing::Outside && cx.now.since(slot.since) > KEPT)
+            .filter(|(_, slot)| slot.standing == Standing::Outside && slot.records > 0)
+            .filter(|(_, slot)| cx.now.since(slot.since) > KEPT)
             .map(|(number, _)| *number)
             .collect();
         for number in outside {
@@ -533,7 +534,9 @@ impl Store {
         }
     }
 
-    /// A member has caught up with an epoch this node is not in: once more than half have, its copy is one too many.
+    /// A member has caught up with an epoch this node is not in: once more than half have, its copy is one too many. The
+    /// epoch itself is never forgotten: somebody who slept since an earlier one may come and say that this node is a
+    /// member of that.
     pub(super) fn on_safe(&mut self, from: NodeId, number: u32, cx: &mut Ctx<'_>) {
         let Some(slot) = self.slots.get_mut(&number) else { return };
         let Some(place) = slot.view.place(from).filter(|_| slot.standing == Standing::Outside) else {
@@ -551,11 +554,10 @@ impl Store {
                 true
             });
         }
-        self.slots.remove(&number);
         for cell in cells {
             self.put(number, &cell, None, None);
         }
-        self.keep(number);
+        self.recount(number, cx.records, cx.config);
         self.unsettled.remove(&number);
         self.to_pull.remove(&number);
     }
