@@ -11,7 +11,7 @@ use core::time::Duration;
 use super::Store;
 use super::coding::{Shared, Sum};
 use super::message::{Message, Packet, Step, Word};
-use super::record::{Cell, Record, sum_of};
+use super::record::{Cell, Record};
 use super::view::{Ballot, Cut, PARTS, Standing};
 use crate::contact::Contact;
 use crate::edge::Ctx;
@@ -71,14 +71,15 @@ impl Why {
     }
 }
 
-/// Adds up the records of a slot, by part.
+/// Adds up the records of a slot, by part. What is damaged is not there, so that it comes anew.
 fn sums(number: u32, records: &dyn Records, cut: Cut) -> Vec<Sum> {
     let mut sums = alloc::vec![Sum::default(); PARTS];
     let (from, to) = cut.range(number);
-    for space in [Space::Data, Space::Members] {
+    for (space, member) in [(Space::Data, false), (Space::Members, true)] {
         records.scan(space, &from, &to, &mut |key, value| {
-            if let Ok(id) = Id::from_first_bytes(key) {
-                sums[cut.part(id)].mix(sum_of(value));
+            let cell = Cell { member, key: Shared(key.into()) };
+            if let (Ok(id), Ok(record)) = (Id::from_first_bytes(key), Record::read(&cell, &value.into())) {
+                sums[cut.part(id)].mix(record.sum());
             }
             true
         });
@@ -140,10 +141,14 @@ impl Store {
                 let theirs = parts.get(part).copied().unwrap_or_default();
                 let (low, high) = cut.span(number, part, part + 1);
                 let mut sum = Sum::default();
-                for space in [Space::Data, Space::Members] {
-                    cx.records.scan(space, &low, &high, &mut |_, value| {
-                        sum.mix(sum_of(value));
-                        true
+                for (space, member) in [(Space::Data, false), (Space::Members, true)] {
+                    cx.records.scan(space, &low, &high, &mut |key, value| {
+                        let cell = Cell { member, key: Shared(key.into()) };
+                        match Record::read(&cell, &value.into()) {
+                            Ok(record) => sum.mix(record.sum()),
+                            Err(_) => damaged = true,
+                        }
+                        !damaged
                     });
                 }
                 if sum == theirs {
@@ -161,19 +166,12 @@ impl Store {
                             more = true;
                             return false;
                         }
-                        let value = value.into();
-                        if Record::read(&cell, &value).is_err() {
-                            damaged = true;
-                            return false;
-                        }
                         bytes += key.len() + value.len();
-                        records.push((cell, Shared(value)));
+                        records.push((cell, Shared(value.into())));
                         true
                     });
                 }
-                if more {
-                    break;
-                }
+                if more || damaged { break; }
             }
         }
         if damaged {

@@ -261,7 +261,7 @@ impl Record {
 }
 
 /// Returns the checksum a stored record carries, without looking whether it is right.
-pub(crate) fn sum_of(bytes: &[u8]) -> Sum {
+fn sum_of(bytes: &[u8]) -> Sum {
     Sum(bytes.last_chunk::<SUM>().map_or(0, |bytes| u128::from_be_bytes(*bytes)))
 }
 
