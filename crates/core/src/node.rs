@@ -71,6 +71,9 @@ impl Node {
             self.overlay.leave(request, cx);
             self.react(cx);
         }
+        if let Some(store) = &mut self.store {
+            store.hand_over(cx);
+        }
     }
 
     fn take(&mut self, input: Input, cx: &mut Ctx<'_>) {

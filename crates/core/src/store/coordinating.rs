@@ -22,7 +22,6 @@ use crate::message::Body;
 use crate::overlay::Routes;
 use crate::time::Time;
 
-
 /// Records repaired at a time.
 pub(super) const ITEMS: usize = 200;
 /// The item that brings a member's set up to date; its answer is no answer to the write.

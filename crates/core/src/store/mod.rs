@@ -317,24 +317,10 @@ impl Store {
         let (from, to) = Cut::of(config.slots).range(number);
         let mut count = Count::default();
         for (space, member) in [(Space::Data, false), (Space::Members, true)] {
-            // What was written in this very call counts, not what it replaces.
-            let fresh: BTreeMap<&[u8], &Write> = self
-                .writes
-                .iter()
-                .filter(|write| write.space == space)
-                .map(|write| (&*write.key, write))
-                .collect();
-            records.scan(space, &from, &to, &mut |key, value| {
-                if !fresh.contains_key(key) {
-                    count.add(member, key, value);
-                }
+            self.scan(space, (&from, &to), records, &mut |key, value| {
+                count.add(member, key, value);
                 true
             });
-            for (key, write) in fresh {
-                if let Some(value) = write.value.as_ref().filter(|_| (&*from..&*to).contains(&key)) {
-                    count.add(member, key, value);
-                }
-            }
         }
         self.clock.last = self.clock.last.max(count.last);
         let Some(slot) = self.slots.get_mut(&number) else { return };
@@ -612,18 +598,6 @@ impl Store {
                 break;
             }
         }
-        if !self.writes.is_empty() {
-            if cx.now.since(self.aged) >= AGEING {
-                self.aged = cx.now;
-                let (key, age) = (AGE_KEY.into(), self.age + 1);
-                let value = Some(age.to_be_bytes().as_slice().into());
-                self.writes.push(Write { space: Space::Meta, key, value });
-                self.after.push_back((self.this_ticket(), After::Age(age)));
-            }
-            self.ticket += 1;
-            let writes = core::mem::take(&mut self.writes);
-            cx.out.push(crate::edge::Output::Persist { ticket: self.ticket, writes });
-        }
         for (to, items) in core::mem::take(&mut self.outgoing) {
             let Some(contact) = self.contact(to, ring) else { continue };
             for chunk in items.chunks(ITEMS_MAX) {
@@ -633,7 +607,59 @@ impl Store {
         }
     }
 
-    /// Reads a cell, what was written in this very call included.
+    /// The end of an input, whatever it made the store do: what was written is handed over, at once and once only. Until
+    /// then it is here and not in the records.
+    pub(crate) fn hand_over(&mut self, cx: &mut Ctx<'_>) {
+        if self.writes.is_empty() {
+            return;
+        }
+        if cx.now.since(self.aged) >= AGEING {
+            self.aged = cx.now;
+            let (key, age) = (AGE_KEY.into(), self.age + 1);
+            let value = Some(age.to_be_bytes().as_slice().into());
+            self.writes.push(Write { space: Space::Meta, key, value });
+            self.after.push_back((self.this_ticket(), After::Age(age)));
+        }
+        self.ticket += 1;
+        let writes = core::mem::take(&mut self.writes);
+        cx.out.push(crate::edge::Output::Persist { ticket: self.ticket, writes });
+    }
+
+    /// Gives the records between two keys to `each`, in order, what was written since the input included, until it says
+    /// `false`.
+    fn scan(
+        &self,
+        space: Space,
+        (from, to): (&[u8], &[u8]),
+        records: &dyn Records,
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) {
+        let fresh =
+            self.writes.iter().filter(|write| write.space == space && (from..to).contains(&&*write.key));
+        let mut fresh: BTreeMap<&[u8], Option<&[u8]>> =
+            fresh.map(|write| (&*write.key, write.value.as_deref())).collect();
+        if fresh.is_empty() {
+            return records.scan(space, from, to, each);
+        }
+        let mut on = true;
+        records.scan(space, from, to, &mut |key, value| {
+            while on && let Some(first) = fresh.first_entry().filter(|first| *first.key() < key) {
+                let (key, value) = first.remove_entry();
+                on = value.is_none_or(|value| each(key, value));
+            }
+            on = on
+                && match fresh.remove(key) {
+                    Some(changed) => changed.is_none_or(|value| each(key, value)),
+                    None => each(key, value),
+                };
+            on
+        });
+        for (key, value) in fresh {
+            on = on && value.is_none_or(|value| each(key, value));
+        }
+    }
+
+    /// Reads a cell, what was written since the input included.
     fn held(&self, cell: &Cell, cx: &Ctx<'_>) -> Result<Option<Record>, record::Damaged> {
         let space = cell.space();
         let fresh = self.writes.iter().rev().find(|write| write.space == space && write.key == cell.key.0);

@@ -71,23 +71,24 @@ impl Why {
     }
 }
 
-/// Adds up the records of a slot, by part. What is damaged is not there, so that it comes anew.
-fn sums(number: u32, records: &dyn Records, cut: Cut) -> Vec<Sum> {
-    let mut sums = alloc::vec![Sum::default(); PARTS];
-    let (from, to) = cut.range(number);
-    for (space, member) in [(Space::Data, false), (Space::Members, true)] {
-        records.scan(space, &from, &to, &mut |key, value| {
-            let cell = Cell { member, key: Shared(key.into()) };
-            if let (Ok(id), Ok(record)) = (Id::from_first_bytes(key), Record::read(&cell, &value.into())) {
-                sums[cut.part(id)].mix(record.sum());
-            }
-            true
-        });
-    }
-    sums
-}
-
 impl Store {
+    /// Adds up the records of a slot, by part. What is damaged is not there, so that it comes anew.
+    fn sums(&self, number: u32, records: &dyn Records, cut: Cut) -> Vec<Sum> {
+        let mut sums = alloc::vec![Sum::default(); PARTS];
+        let (from, to) = cut.range(number);
+        for (space, member) in [(Space::Data, false), (Space::Members, true)] {
+            self.scan(space, (&from, &to), records, &mut |key, value| {
+                let cell = Cell { member, key: Shared(key.into()) };
+                if let (Ok(id), Ok(record)) = (Id::from_first_bytes(key), Record::read(&cell, &value.into()))
+                {
+                    sums[cut.part(id)].mix(record.sum());
+                }
+                true
+            });
+        }
+        sums
+    }
+
     /// Starts to pull a slot from a node.
     pub(super) fn pull(&mut self, number: u32, from: NodeId, why: Why, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         if self.pulls.values().any(|pull| pull.slot == number && pull.from == from && pull.why == why) {
@@ -96,7 +97,7 @@ impl Store {
         let nonce = self.nonce();
         let empty =
             self.slots.get(&number).is_some_and(|slot| slot.records == 0 && slot.state == Sum::default());
-        let parts = if empty { Vec::new() } else { sums(number, cx.records, Cut::of(cx.config.slots)) };
+        let parts = if empty { Vec::new() } else { self.sums(number, cx.records, Cut::of(cx.config.slots)) };
         let (differ, seen, again) = (BTreeSet::new(), BTreeSet::new(), cx.now.after(AGAIN));
         let pull = Pulling { slot: number, from, why, parts, after: None, differ, seen, again, tries: 0 };
         self.pulls.insert(nonce, pull);
@@ -142,7 +143,7 @@ impl Store {
                 let (low, high) = cut.span(number, part, part + 1);
                 let mut sum = Sum::default();
                 for (space, member) in [(Space::Data, false), (Space::Members, true)] {
-                    cx.records.scan(space, &low, &high, &mut |key, value| {
+                    self.scan(space, (&low, &high), cx.records, &mut |key, value| {
                         let cell = Cell { member, key: Shared(key.into()) };
                         match Record::read(&cell, &value.into()) {
                             Ok(record) => sum.mix(record.sum()),
@@ -156,7 +157,7 @@ impl Store {
                 }
                 differ.push(part as u16);
                 for (space, member) in [(Space::Data, false), (Space::Members, true)] {
-                    cx.records.scan(space, &low, &high, &mut |key, value| {
+                    self.scan(space, (&low, &high), cx.records, &mut |key, value| {
                         let cell = Cell { member, key: Shared(key.into()) };
                         let first = part == start;
                         if first && after.as_ref().is_some_and(|after| cell <= *after) {
@@ -171,7 +172,9 @@ impl Store {
                         true
                     });
                 }
-                if more || damaged { break; }
+                if more || damaged {
+                    break;
+                }
             }
         }
         if damaged {
@@ -288,7 +291,7 @@ impl Store {
         for part in pull.differ.iter().filter(|part| usize::from(**part) < PARTS) {
             let (from, to) = cut.span(number, usize::from(*part), usize::from(*part) + 1);
             for (space, member) in [(Space::Data, false), (Space::Members, true)] {
-                cx.records.scan(space, &from, &to, &mut |key, value| {
+                self.scan(space, (&from, &to), cx.records, &mut |key, value| {
                     let cell = Cell { member, key: Shared(key.into()) };
                     if !pull.seen.contains(&cell) {
                         extra.push((cell, value.to_vec()));

@@ -249,7 +249,7 @@ impl Store {
         let mut to = from.clone();
         to.extend_from_slice(&[0xff; 17]);
         let mut whole = Ok(());
-        cx.records.scan(Space::Members, &from, &to, &mut |key, value| {
+        self.scan(Space::Members, (&from, &to), cx.records, &mut |key, value| {
             let cell = Cell { member: true, key: Shared(key.into()) };
             match Record::read(&cell, &value.into()) {
                 Ok(record) => each(cell, record),
@@ -291,7 +291,7 @@ impl Store {
         let from = from.max(start);
         let limit = limit.clamp(1, KEYS_MAX) as usize;
         let (mut keys, mut more, mut bytes) = (Vec::new(), false, 0);
-        cx.records.scan(Space::Data, &from, &end, &mut |key, value| {
+        self.scan(Space::Data, (&from, &end), cx.records, &mut |key, value| {
             let cell = Cell { member: false, key: Shared(key.into()) };
             let (Ok(record), Some(id)) = (Record::read(&cell, &value.into()), Id::from_first_bytes(key).ok())
             else {

@@ -95,8 +95,7 @@ impl Store {
         let copies = usize::from(cx.config.replicas).max(1);
         // The ring still has those that want out, and some that are dead.
         let goes = |peer: &Peer| peer.leaving || peer.down.is_some();
-        let out: Vec<NodeId> =
-            self.peers.iter().filter(|(_, peer)| goes(peer)).map(|(id, _)| *id).collect();
+        let out: Vec<NodeId> = self.peers.iter().filter(|(_, peer)| goes(peer)).map(|(id, _)| *id).collect();
         let known = out.iter().filter(|id| ring.contact(**id).is_some()).count();
         let middle = Cut::of(cx.config.slots).middle(number);
         let mut wish: Vec<NodeId> = ring
@@ -479,7 +478,7 @@ impl Store {
         let (mut dead, mut grave): (Vec<(Cell, Record)>, Option<Version>) = (Vec::new(), None);
         let (from, to) = Cut::of(cx.config.slots).range(number);
         for (space, member) in [(Space::Data, false), (Space::Members, true)] {
-            cx.records.scan(space, &from, &to, &mut |key, value| {
+            self.scan(space, (&from, &to), cx.records, &mut |key, value| {
                 let cell = Cell { member, key: Shared(key.into()) };
                 let Ok(record) = Record::read(&cell, &value.into()) else { return true };
                 let over = !record.is_live(cx.wall);
@@ -549,7 +548,7 @@ impl Store {
         let mut cells = Vec::new();
         let (from, to) = Cut::of(cx.config.slots).range(number);
         for (space, member) in [(Space::Data, false), (Space::Members, true)] {
-            cx.records.scan(space, &from, &to, &mut |key, _| {
+            self.scan(space, (&from, &to), cx.records, &mut |key, _| {
                 cells.push(Cell { member, key: Shared(key.into()) });
                 true
             });
