@@ -228,17 +228,17 @@ impl Store {
         let Some(asking) = self.asks.get_mut(&serial) else { return };
         asking.leg = At::With(holder.id, cx.now);
         asking.tried.push(holder.id);
-        let (ask, version) = (asking.ask.clone(), asking.version);
+        let (ask, version, repeated) = (asking.ask.clone(), asking.version, asking.risky);
         // Whoever coordinates gives up first, so that its answer still comes in time.
         let patience = asking.deadline.since(cx.now).mul_f32(0.9);
         if holder.id == self.me.id {
             let origin = Origin { node: self.me.id, serial };
             let deadline = cx.now.after(patience);
-            return self.coordinate(Client::Here, origin, ask, version, deadline, false, ring, cx);
+            return self.coordinate(Client::Here, origin, ask, version, deadline, repeated, ring, cx);
         }
         let patience = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
         asking.hops = asking.hops.max(1);
-        let message = Message::Ask { serial, ask: *ask, version, patience };
+        let message = Message::Ask { serial, ask: *ask, version, patience, repeated };
         cx.send(holder, Body::Store(Box::new(Packet { message, contacts: Vec::new() })));
     }
 

@@ -4,7 +4,6 @@
 //! one that comes late counts for nothing.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -25,7 +24,7 @@ use crate::time::Time;
 /// Records repaired at a time.
 pub(super) const ITEMS: usize = 200;
 /// The item that brings a member's set up to date; its answer is no answer to the write.
-const HEAD: u8 = 255;
+pub(super) const HEAD: u8 = 255;
 
 /// One operation under way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -49,8 +48,11 @@ pub(super) struct Operation {
     pub(super) trouble: Option<Trouble>,
     /// Whether other members were asked in this attempt.
     pub(super) sent: bool,
-    /// Whether the same request came before: whatever becomes of it now, it may have been done then.
+    /// Whether the same request came before, here or elsewhere: whatever becomes of it now, it may have been done then.
     pub(super) repeated: bool,
+    /// Whether it was settled what set there is, and in which one a value may be: it was not added to an earlier one.
+    pub(super) settled: bool,
+    pub(super) checked: Option<u64>,
 }
 
 /// Who wants to know.
@@ -77,6 +79,8 @@ pub(super) enum Stage {
     Listing { name: Name, heard: Vec<(u8, Vec<(Cell, Record)>)> },
     /// Members are to tell the version they have.
     Looking { cell: Cell, heard: Vec<(u8, Version)> },
+    /// Members are to tell whether they have a value from an earlier set.
+    Checking { cell: Cell, set: u64, heard: u16 },
     /// Members are to tell the keys they have.
     Walking { after: Cell, limit: u32, heard: Vec<(u8, Vec<Listed>, bool)> },
 }
@@ -159,6 +163,7 @@ impl Store {
         ask: Ask,
         version: Version,
         patience: u32,
+        repeated: bool,
         ring: &dyn Routes,
         cx: &mut Ctx<'_>,
     ) {
@@ -166,7 +171,7 @@ impl Store {
         let origin = Origin { node: from.id, serial };
         // Networks may double messages, and a number must not grow twice. A plain write that comes twice is the same
         // write, but nobody may be told to make a new one of it.
-        let repeated = if is_read(&ask.action) {
+        let again = if is_read(&ask.action) {
             false
         } else if is_plain(&ask.action) {
             self.seen_plain.is_again(origin, version)
@@ -176,9 +181,10 @@ impl Store {
             false
         };
         let same = |op: &Operation| op.origin == origin && op.version == version;
-        if repeated && self.ops.values().any(same) {
+        if again && self.ops.values().any(same) {
             return;
         }
+        let repeated = repeated || again;
         self.coordinate(Client::Peer(from), origin, Box::new(ask), version, deadline, repeated, ring, cx);
     }
 
@@ -232,6 +238,8 @@ impl Store {
             trouble: None,
             sent: false,
             repeated,
+            settled: false,
+            checked: None,
         };
         // Whatever touches a cell that a conditional operation is about follows that one.
         let cell = Cell::of(&op.ask.name);
@@ -373,61 +381,9 @@ impl Store {
         }
     }
 
-    /// Adds to a set, or removes from it.
-    fn change_set(&mut self, id: u32, ask: &Ask, head: Option<Record>, ring: &dyn Routes, cx: &mut Ctx<'_>) {
-        let Some(op) = self.ops.get(&id) else { return };
-        let (version, origin, number) = (op.version, op.origin, op.slot);
-        let head_cell = Cell::of(&ask.name);
-        let live = head.as_ref().filter(|head| head.is_live(cx.wall));
-        let Some(set) = live.filter(|head| head.kind() == Kind::Set).map(Record::set) else {
-            return match (&ask.action, live) {
-                // The set is made first, if there really is nothing.
-                (Action::Add { .. }, None) => {
-                    let line = self.lines.entry(head_cell.clone()).or_default();
-                    if !line.contains(&id) {
-                        line.push_back(id);
-                    }
-                    if line.front() == Some(&id) {
-                        self.prepare_ballot(id, head_cell, ring, cx);
-                    }
-                }
-                // Before saying no, see what a quorum has.
-                _ => self.read(id, head_cell, head, true, ring, cx),
-            };
-        };
-        if version.0 < set {
-            // The set is younger than the request, which may have been done before the set was made.
-            return self.close(id, Response::Outdated(Version(set)), ring, cx);
-        }
-        let digest = match &ask.action {
-            Action::Add { digest, .. } | Action::Remove { digest } => *digest,
-            _ => return,
-        };
-        let cell = Cell::member(&ask.name, digest);
-        let Ok(held) = self.held(&cell, cx) else { return self.doubt(number, cx) };
-        let there = held.as_ref().is_some_and(|held| held.is_live(cx.wall) && held.set() == set);
-        let mut value = set.to_be_bytes().to_vec();
-        let (record, created) = match &ask.action {
-            Action::Add { value: bytes, ttl, .. } => {
-                let (values, size) = self.set_size(&ask.name, set, cx);
-                if !there && values >= cx.config.set_max {
-                    return self.fail(id, Trouble::TooLarge { limit: cx.config.set_max }, ring, cx);
-                }
-                if !there && size + bytes.len() as u64 > u64::from(cx.config.value_max) {
-                    return self.fail(id, Trouble::TooLarge { limit: cx.config.value_max }, ring, cx);
-                }
-                value.extend_from_slice(bytes);
-                (Record::make(&cell, Kind::Member, version, origin, ends(*ttl, version), &value), !there)
-            }
-            _ => (Record::make(&cell, Kind::MemberGone, version, origin, 0, &value), there),
-        };
-        let then = Then::Changed { created, number: None, ballot: false };
-        self.write_plain(id, cell, record, Some(set), then, held, ring, cx);
-    }
-
     /// Writes without looking, if nothing greater is known here.
     #[expect(clippy::too_many_arguments, reason = "everything that makes a write")]
-    fn write_plain(
+    pub(super) fn write_plain(
         &mut self,
         id: u32,
         cell: Cell,
@@ -536,7 +492,7 @@ impl Store {
                 }
                 alloc::vec![(0, Step::List { cell: Cell::of(name), known })]
             }
-            Stage::Looking { cell, .. } => {
+            Stage::Looking { cell, .. } | Stage::Checking { cell, .. } => {
                 alloc::vec![(0, Step::Read { cell: cell.clone(), known: Default::default(), brief: true })]
             }
             Stage::Walking { after, limit, .. } => {
@@ -560,6 +516,7 @@ impl Store {
             Stage::Reading { heard: list, .. } => heard(&mut list.iter().map(|(at, _)| *at)),
             Stage::Listing { heard: list, .. } => heard(&mut list.iter().map(|(at, _)| *at)),
             Stage::Looking { heard: list, .. } => heard(&mut list.iter().map(|(at, _)| *at)),
+            Stage::Checking { heard, .. } => *heard,
             Stage::Walking { heard: list, .. } => heard(&mut list.iter().map(|(at, ..)| *at)),
         }
     }
@@ -633,32 +590,6 @@ impl Store {
         }
     }
 
-    /// A member has another record for the key of a set.
-    fn other_set(
-        &mut self,
-        id: u32,
-        from: NodeId,
-        head: Option<Shared>,
-        ring: &dyn Routes,
-        cx: &mut Ctx<'_>,
-    ) {
-        let Some(op) = self.ops.get(&id) else { return };
-        let cell = Cell::of(&op.ask.name);
-        let theirs = head.and_then(|bytes| Record::read(&cell, &bytes.0).ok()).map(|head| head.rank());
-        let Ok(Some(mine)) = self.held(&cell, cx) else { return };
-        if theirs.unwrap_or_default() < mine.rank() {
-            // It has missed the set.
-            let (nonce, slot, epoch) = (nonce(id, op.attempt, HEAD), op.slot, op.epoch);
-            let step = Step::Accept { cell, record: Shared(mine.bytes().clone()), set: None };
-            self.send(from, Message::Do { nonce, slot, epoch, step }, ring, cx);
-        } else {
-            // We have missed that the set is gone. What was written to it was never seen: a new version may follow.
-            let version = op.version;
-            let held = self.held(&cell, cx).ok().flatten();
-            self.read_head_then_outdate(id, cell, held, version, ring, cx);
-        }
-    }
-
     /// Looks whether enough members have taken everything, or can not any more.
     pub(super) fn written(
         &mut self,
@@ -721,34 +652,6 @@ impl Store {
 /// Packs the number of an operation, an attempt and an item.
 pub(super) fn nonce(id: u32, attempt: u8, item: u8) -> u32 {
     id << 16 | u32::from(attempt) << 8 | u32::from(item)
-}
-
-/// How many requests are remembered.
-const SEEN_MAX: usize = 8192;
-
-/// The requests that came last, so that one that comes twice is known.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
-pub(super) struct Seen {
-    versions: BTreeMap<Origin, Version>,
-    order: VecDeque<Origin>,
-}
-
-impl Seen {
-    /// Takes note of a request. Says whether it came before, with this version.
-    fn is_again(&mut self, origin: Origin, version: Version) -> bool {
-        match self.versions.insert(origin, version) {
-            Some(before) => before == version,
-            None => {
-                self.order.push_back(origin);
-                if self.order.len() > SEEN_MAX
-                    && let Some(oldest) = self.order.pop_front()
-                {
-                    self.versions.remove(&oldest);
-                }
-                false
-            }
-        }
-    }
 }
 
 impl Response {

@@ -38,6 +38,9 @@ pub enum Message {
         /// How long the asker waits, in milliseconds.
         #[n(3)]
         patience: u32,
+        /// Whether another holder was asked before, and may have done it.
+        #[n(4)]
+        repeated: bool,
     },
     /// Ends an ask.
     #[n(1)]

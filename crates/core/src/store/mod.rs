@@ -14,6 +14,7 @@ mod changing;
 pub mod coding;
 mod conditional;
 mod coordinating;
+mod keeping;
 pub mod message;
 pub mod op;
 mod pulling;
@@ -21,6 +22,8 @@ mod reading;
 pub mod record;
 mod repeating;
 mod replica;
+mod seen;
+mod sets;
 mod tending;
 pub mod version;
 pub mod view;
@@ -31,11 +34,12 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use self::asking::Asking;
-use self::coding::{Shared, Sum};
-use self::coordinating::{Operation, Seen};
+use self::coding::Sum;
+use self::coordinating::Operation;
 use self::message::{Item, Message, Packet, Verdict, Word};
 use self::pulling::Pulling;
-use self::record::{Cell, Record};
+use self::record::Cell;
+use self::seen::Seen;
 use self::version::Version;
 use self::view::{Cut, Kept, Member, Slot, Standing, View};
 use crate::config::Config;
@@ -158,32 +162,6 @@ struct SetSize {
     set: u64,
     values: u32,
     bytes: u64,
-}
-
-/// What the records of a slot add up to.
-#[derive(Default)]
-struct Count {
-    state: Sum,
-    records: u32,
-    grave: Option<Version>,
-    last: Version,
-    damaged: bool,
-}
-
-impl Count {
-    fn add(&mut self, member: bool, key: &[u8], value: &[u8]) {
-        let cell = Cell { member, key: Shared(key.into()) };
-        let Ok(record) = Record::read(&cell, &value.into()) else {
-            self.damaged = true;
-            return;
-        };
-        self.state.mix(record.sum());
-        self.records += 1;
-        self.last = self.last.max(record.ballot());
-        if !record.is_live(0) || record.ends().is_some() {
-            self.grave = Some(self.grave.map_or(record.version(), |grave| grave.min(record.version())));
-        }
-    }
 }
 
 /// What is done once a write is durable.
@@ -312,34 +290,6 @@ impl Store {
         self.finish(ring, cx);
     }
 
-    /// Counts the records of a slot anew, whole ones only. Damage makes the slot doubt itself.
-    fn recount(&mut self, number: u32, records: &dyn Records, config: &Config) {
-        let (from, to) = Cut::of(config.slots).range(number);
-        let mut count = Count::default();
-        for (space, member) in [(Space::Data, false), (Space::Members, true)] {
-            self.scan(space, (&from, &to), records, &mut |key, value| {
-                count.add(member, key, value);
-                true
-            });
-        }
-        self.clock.last = self.clock.last.max(count.last);
-        let Some(slot) = self.slots.get_mut(&number) else { return };
-        (slot.state, slot.records, slot.grave) = (count.state, count.records, count.grave);
-        if count.damaged && slot.standing == Standing::Ready {
-            slot.standing = Standing::Doubting(0);
-        }
-    }
-
-    /// Writes down what must be known of a slot after a crash.
-    fn keep(&mut self, number: u32) {
-        let value = self.slots.get(&number).map(|slot| {
-            let bytes = minicbor::to_vec(slot.kept()).expect("writing to memory does not fail");
-            bytes.into()
-        });
-        let key = number.to_be_bytes();
-        self.writes.push(Write { space: Space::Views, key: key.as_slice().into(), value });
-    }
-
     /// Returns the ticket of what is written in this call.
     fn this_ticket(&self) -> u64 {
         self.ticket + 1
@@ -444,8 +394,8 @@ impl Store {
         (peer.silent, peer.down) = (false, None);
         let Packet { message, contacts } = packet;
         match message {
-            Message::Ask { serial, ask, version, patience } => {
-                self.asked(from, serial, ask, version, patience, ring, cx);
+            Message::Ask { serial, ask, version, patience, repeated } => {
+                self.asked(from, serial, ask, version, patience, repeated, ring, cx);
             }
             Message::Answer { serial, response } => {
                 self.answered(from.id, serial, response, contacts, ring, cx);
@@ -605,101 +555,6 @@ impl Store {
                 cx.send(contact, Body::Store(Box::new(packet)));
             }
         }
-    }
-
-    /// The end of an input, whatever it made the store do: what was written is handed over, at once and once only. Until
-    /// then it is here and not in the records.
-    pub(crate) fn hand_over(&mut self, cx: &mut Ctx<'_>) {
-        if self.writes.is_empty() {
-            return;
-        }
-        if cx.now.since(self.aged) >= AGEING {
-            self.aged = cx.now;
-            let (key, age) = (AGE_KEY.into(), self.age + 1);
-            let value = Some(age.to_be_bytes().as_slice().into());
-            self.writes.push(Write { space: Space::Meta, key, value });
-            self.after.push_back((self.this_ticket(), After::Age(age)));
-        }
-        self.ticket += 1;
-        let writes = core::mem::take(&mut self.writes);
-        cx.out.push(crate::edge::Output::Persist { ticket: self.ticket, writes });
-    }
-
-    /// Gives the records between two keys to `each`, in order, what was written since the input included, until it says
-    /// `false`.
-    fn scan(
-        &self,
-        space: Space,
-        (from, to): (&[u8], &[u8]),
-        records: &dyn Records,
-        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
-    ) {
-        let fresh =
-            self.writes.iter().filter(|write| write.space == space && (from..to).contains(&&*write.key));
-        let mut fresh: BTreeMap<&[u8], Option<&[u8]>> =
-            fresh.map(|write| (&*write.key, write.value.as_deref())).collect();
-        if fresh.is_empty() {
-            return records.scan(space, from, to, each);
-        }
-        let mut on = true;
-        records.scan(space, from, to, &mut |key, value| {
-            while on && let Some(first) = fresh.first_entry().filter(|first| *first.key() < key) {
-                let (key, value) = first.remove_entry();
-                on = value.is_none_or(|value| each(key, value));
-            }
-            on = on
-                && match fresh.remove(key) {
-                    Some(changed) => changed.is_none_or(|value| each(key, value)),
-                    None => each(key, value),
-                };
-            on
-        });
-        for (key, value) in fresh {
-            on = on && value.is_none_or(|value| each(key, value));
-        }
-    }
-
-    /// Reads a cell, what was written since the input included.
-    fn held(&self, cell: &Cell, cx: &Ctx<'_>) -> Result<Option<Record>, record::Damaged> {
-        let space = cell.space();
-        let fresh = self.writes.iter().rev().find(|write| write.space == space && write.key == cell.key.0);
-        let bytes = match fresh {
-            Some(write) => write.value.clone(),
-            None => cx.records.read(space, &cell.key.0),
-        };
-        bytes.map(|bytes| Record::read(cell, &bytes)).transpose()
-    }
-
-    /// Stores a record, or forgets what is there.
-    fn put(&mut self, number: u32, cell: &Cell, old: Option<&Record>, new: Option<&Record>) {
-        let ticket = self.this_ticket();
-        if let Some(slot) = self.slots.get_mut(&number) {
-            for record in old.iter().chain(&new) {
-                slot.state.mix(record.sum());
-            }
-            slot.records = slot.records + u32::from(new.is_some()) - u32::from(old.is_some());
-            slot.agreed = 0;
-            if let Some(new) = new
-                && (!new.is_live(0) || new.ends().is_some())
-            {
-                slot.grave = Some(slot.grave.map_or(new.version(), |grave| grave.min(new.version())));
-            }
-        }
-        if cell.member
-            && let Some(name) = cell.name()
-            && let Some(size) = self.sizes.get_mut(&Cell::of(&name))
-        {
-            let weigh = |record: Option<&Record>| {
-                let record = record.filter(|r| r.kind() == record::Kind::Member && r.set() == size.set);
-                record.map_or((0, 0), |record| (1, record.member_value().len() as u64))
-            };
-            let (before, after) = (weigh(old), weigh(new));
-            size.values = (size.values + after.0).saturating_sub(before.0);
-            size.bytes = (size.bytes + after.1).saturating_sub(before.1);
-        }
-        let value = new.map(|record| record.bytes().clone());
-        self.writes.push(Write { space: cell.space(), key: cell.key.0.clone(), value });
-        self.unsynced.insert(cell.clone(), ticket);
     }
 
     /// Says goodbye: copies are made elsewhere first. `true`: there is nothing to wait for.

@@ -2,8 +2,13 @@
 
 use std::time::Duration;
 
-use kringle_core::edge::{Command, Failure};
+use kringle_core::edge::{Command, Failure, Input};
+use kringle_core::message::Body;
+use kringle_core::store::Store;
+use kringle_core::store::coding::Sum;
+use kringle_core::store::message::{Item, Message, Packet, Word};
 use kringle_core::store::op::{Action, Happened, Level, Trouble};
+use kringle_core::store::view::{Member, View};
 
 use crate::cluster::*;
 
@@ -188,4 +193,68 @@ fn deleted_records_are_forgotten_when_everybody_knows() {
     cluster.run(Duration::from_secs(40));
     assert_eq!(left(&cluster), [0, 0, 0]);
     assert_eq!(cluster.get(0, "key 1"), None);
+}
+
+#[test]
+fn who_gave_a_slot_away_is_not_talked_into_an_older_epoch() {
+    let mut cluster = Cluster::ready(5);
+    fill(&mut cluster);
+    // Long enough for everybody to forget the records that are others' now.
+    cluster.run(Duration::from_secs(90));
+    let store =
+        |cluster: &Cluster, node: usize| cluster.places[node].node.clone().and_then(|n| n.store().cloned());
+    let mut given = 0;
+    for slot in 0..cluster.config.slots {
+        if store(&cluster, 0).is_some_and(|store| store.view(slot).is_some()) {
+            continue;
+        }
+        given += 1;
+        let lineage =
+            (1..5).find_map(|node| Some(store(&cluster, node)?.view(slot)?.0.lineage)).expect("held");
+        // The first node held everything in the beginning. Somebody who slept since then says so.
+        let members = vec![Member { id: cluster.places[0].contact.id, born: cluster.places[0].born }];
+        let view = View { epoch: 1, lineage, members };
+        let items = vec![Item { slot, word: Word::View { view, entered: Sum::default() } }];
+        let body = Body::Store(Box::new(Packet { message: Message::Slots(items), contacts: Vec::new() }));
+        let from = cluster.places[1].contact;
+        cluster.input(0, Input::Message { from, body });
+        assert_eq!(store(&cluster, 0).and_then(|store| store.view(slot).map(|(view, _)| view.epoch)), None);
+    }
+    assert!(given > 0, "the first node holds all slots still");
+    all_there(&mut cluster, 0);
+}
+
+#[test]
+fn a_doubled_write_is_not_made_anew_over_a_later_one() {
+    let mut cluster = Cluster::ready(5);
+    let holds = |cluster: &Cluster, node: usize| {
+        let slot = Store::slot_of(name("k").id, &cluster.config);
+        cluster.places[node].node.as_ref().and_then(|n| n.store()?.view(slot)).is_some()
+    };
+    let asker = (0..5).find(|node| !holds(&cluster, *node)).expect("three of five hold it");
+    let request = cluster.ask(asker, "k", put("first"), Level::Quorum);
+    let is_ask =
+        |body: &Body| matches!(body, Body::Store(packet) if matches!(packet.message, Message::Ask { .. }));
+    let is_answer =
+        |body: &Body| matches!(body, Body::Store(packet) if matches!(packet.message, Message::Answer { .. }));
+    let (_, holder, from, doubled) = loop {
+        match cluster.wire.iter().find(|(.., body)| is_ask(body)) {
+            Some(ask) => break ask.clone(),
+            None => cluster.run(Duration::from_micros(100)),
+        }
+    };
+    // It is done, but the answer is lost.
+    while !cluster.wire.iter().any(|(_, to, _, body)| *to == asker && is_answer(body)) {
+        cluster.run(Duration::from_micros(100));
+    }
+    cluster.wire.retain(|(_, to, _, body)| *to != asker || !is_answer(body));
+    cluster.put(holder, "k", "second");
+    cluster.input(holder, Input::Message { from, body: doubled });
+    let answer = cluster.finish(request);
+    assert!(
+        !matches!(answer, Err(Failure::Store(Trouble::Timeout { happened: Happened::No }))),
+        "{answer:?}"
+    );
+    cluster.run(Duration::from_secs(1));
+    assert_eq!(cluster.get(asker, "k").as_deref(), Some("second"));
 }

@@ -186,7 +186,8 @@ impl Liar {
             0 | 1 => {
                 let ask = Ask { name: self.name(), action: self.action(), level: Level::Quorum };
                 let patience = [0, 100, u32::MAX][self.below(3) as usize];
-                Message::Ask { serial: nonce, ask, version: self.version(), patience }
+                let (version, repeated) = (self.version(), self.below(2) == 0);
+                Message::Ask { serial: nonce, ask, version, patience, repeated }
             }
             2 => {
                 let found = Found::Value(None);

@@ -60,6 +60,7 @@ fn asks() -> Vec<Message> {
             ask: Ask { name: name(), action, level },
             version: END,
             patience: 2000,
+            repeated: true,
         })
         .collect()
 }

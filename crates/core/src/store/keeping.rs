@@ -1,0 +1,163 @@
+//! What is on the disk, as the store sees it: records, what they add up to, and what was written since the input came.
+
+use alloc::collections::BTreeMap;
+
+use super::coding::{Shared, Sum};
+use super::record::{Cell, Damaged, Kind, Record};
+use super::version::Version;
+use super::view::{Cut, Standing};
+use super::{AGE_KEY, AGEING, After, Store};
+use crate::config::Config;
+use crate::edge::{Ctx, Output};
+use crate::records::{Records, Space, Write};
+
+/// What the records of a slot add up to.
+#[derive(Default)]
+struct Count {
+    state: Sum,
+    records: u32,
+    grave: Option<Version>,
+    last: Version,
+    damaged: bool,
+}
+
+impl Count {
+    fn add(&mut self, member: bool, key: &[u8], value: &[u8]) {
+        let cell = Cell { member, key: Shared(key.into()) };
+        let Ok(record) = Record::read(&cell, &value.into()) else {
+            self.damaged = true;
+            return;
+        };
+        self.state.mix(record.sum());
+        self.records += 1;
+        self.last = self.last.max(record.ballot());
+        if !record.is_live(0) || record.ends().is_some() {
+            self.grave = Some(self.grave.map_or(record.version(), |grave| grave.min(record.version())));
+        }
+    }
+}
+
+impl Store {
+    /// Counts the records of a slot anew, whole ones only. Damage makes the slot doubt itself.
+    pub(super) fn recount(&mut self, number: u32, records: &dyn Records, config: &Config) {
+        let (from, to) = Cut::of(config.slots).range(number);
+        let mut count = Count::default();
+        for (space, member) in [(Space::Data, false), (Space::Members, true)] {
+            self.scan(space, (&from, &to), records, &mut |key, value| {
+                count.add(member, key, value);
+                true
+            });
+        }
+        self.clock.last = self.clock.last.max(count.last);
+        let Some(slot) = self.slots.get_mut(&number) else { return };
+        (slot.state, slot.records, slot.grave) = (count.state, count.records, count.grave);
+        if count.damaged && slot.standing == Standing::Ready {
+            slot.standing = Standing::Doubting(0);
+        }
+    }
+
+    /// Writes down what must be known of a slot after a crash.
+    pub(super) fn keep(&mut self, number: u32) {
+        let value = self.slots.get(&number).map(|slot| {
+            let bytes = minicbor::to_vec(slot.kept()).expect("writing to memory does not fail");
+            bytes.into()
+        });
+        let key = number.to_be_bytes();
+        self.writes.push(Write { space: Space::Views, key: key.as_slice().into(), value });
+    }
+
+    /// The end of an input, whatever it made the store do: what was written is handed over, at once and once only. Until
+    /// then it is here and not in the records.
+    pub(crate) fn hand_over(&mut self, cx: &mut Ctx<'_>) {
+        if self.writes.is_empty() {
+            return;
+        }
+        if cx.now.since(self.aged) >= AGEING {
+            self.aged = cx.now;
+            let (key, age) = (AGE_KEY.into(), self.age + 1);
+            let value = Some(age.to_be_bytes().as_slice().into());
+            self.writes.push(Write { space: Space::Meta, key, value });
+            self.after.push_back((self.this_ticket(), After::Age(age)));
+        }
+        self.ticket += 1;
+        let writes = core::mem::take(&mut self.writes);
+        cx.out.push(Output::Persist { ticket: self.ticket, writes });
+    }
+
+    /// Gives the records between two keys to `each`, in order, what was written since the input included, until it says
+    /// `false`.
+    pub(super) fn scan(
+        &self,
+        space: Space,
+        (from, to): (&[u8], &[u8]),
+        records: &dyn Records,
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) {
+        let fresh =
+            self.writes.iter().filter(|write| write.space == space && (from..to).contains(&&*write.key));
+        let mut fresh: BTreeMap<&[u8], Option<&[u8]>> =
+            fresh.map(|write| (&*write.key, write.value.as_deref())).collect();
+        if fresh.is_empty() {
+            return records.scan(space, from, to, each);
+        }
+        let mut on = true;
+        records.scan(space, from, to, &mut |key, value| {
+            while on && let Some(first) = fresh.first_entry().filter(|first| *first.key() < key) {
+                let (key, value) = first.remove_entry();
+                on = value.is_none_or(|value| each(key, value));
+            }
+            on = on
+                && match fresh.remove(key) {
+                    Some(changed) => changed.is_none_or(|value| each(key, value)),
+                    None => each(key, value),
+                };
+            on
+        });
+        for (key, value) in fresh {
+            on = on && value.is_none_or(|value| each(key, value));
+        }
+    }
+
+    /// Reads a cell, what was written since the input included.
+    pub(super) fn held(&self, cell: &Cell, cx: &Ctx<'_>) -> Result<Option<Record>, Damaged> {
+        let space = cell.space();
+        let fresh = self.writes.iter().rev().find(|write| write.space == space && write.key == cell.key.0);
+        let bytes = match fresh {
+            Some(write) => write.value.clone(),
+            None => cx.records.read(space, &cell.key.0),
+        };
+        bytes.map(|bytes| Record::read(cell, &bytes)).transpose()
+    }
+
+    /// Stores a record, or forgets what is there.
+    pub(super) fn put(&mut self, number: u32, cell: &Cell, old: Option<&Record>, new: Option<&Record>) {
+        let ticket = self.this_ticket();
+        if let Some(slot) = self.slots.get_mut(&number) {
+            for record in old.iter().chain(&new) {
+                slot.state.mix(record.sum());
+            }
+            slot.records = slot.records + u32::from(new.is_some()) - u32::from(old.is_some());
+            slot.agreed = 0;
+            if let Some(new) = new
+                && (!new.is_live(0) || new.ends().is_some())
+            {
+                slot.grave = Some(slot.grave.map_or(new.version(), |grave| grave.min(new.version())));
+            }
+        }
+        if cell.member
+            && let Some(name) = cell.name()
+            && let Some(size) = self.sizes.get_mut(&Cell::of(&name))
+        {
+            let weigh = |record: Option<&Record>| {
+                let record = record.filter(|r| r.kind() == Kind::Member && r.set() == size.set);
+                record.map_or((0, 0), |record| (1, record.member_value().len() as u64))
+            };
+            let (before, after) = (weigh(old), weigh(new));
+            size.values = (size.values + after.0).saturating_sub(before.0);
+            size.bytes = (size.bytes + after.1).saturating_sub(before.1);
+        }
+        let value = new.map(|record| record.bytes().clone());
+        self.writes.push(Write { space: cell.space(), key: cell.key.0.clone(), value });
+        self.unsynced.insert(cell.clone(), ticket);
+    }
+}

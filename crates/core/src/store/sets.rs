@@ -1,0 +1,109 @@
+//! Writes to sets: the set is made before its first value, and a value goes into the set there is.
+
+use super::Store;
+use super::coding::Shared;
+use super::coordinating::{HEAD, Stage, Then, ends, nonce};
+use super::message::{Message, Response, Step};
+use super::op::{Action, Ask, Trouble};
+use super::record::{Cell, Kind, Record};
+use super::version::Version;
+use crate::edge::Ctx;
+use crate::id::NodeId;
+use crate::overlay::Routes;
+
+impl Store {
+    /// Adds to a set, or removes from it.
+    pub(super) fn change_set(
+        &mut self,
+        id: u32,
+        ask: &Ask,
+        head: Option<Record>,
+        ring: &dyn Routes,
+        cx: &mut Ctx<'_>,
+    ) {
+        let Some(op) = self.ops.get(&id) else { return };
+        let (version, origin, number) = (op.version, op.origin, op.slot);
+        let head_cell = Cell::of(&ask.name);
+        let live = head.as_ref().filter(|head| head.is_live(cx.wall));
+        let adds = matches!(ask.action, Action::Add { .. });
+        let unsettled = adds && op.repeated && !op.settled;
+        let set = live.filter(|head| head.kind() == Kind::Set).map(Record::set);
+        let Some(set) = set.filter(|_| !unsettled) else {
+            if !adds || (live.is_some() && !unsettled) {
+                // Before saying no, see what a quorum has.
+                return self.read(id, head_cell, head, true, ring, cx);
+            }
+            // The set is made first, if there really is nothing.
+            let line = self.lines.entry(head_cell.clone()).or_default();
+            if !line.contains(&id) {
+                line.push_back(id);
+            }
+            if line.front() == Some(&id)
+                && let Some(op) = self.ops.get_mut(&id)
+            {
+                op.settled = true;
+                self.prepare_ballot(id, head_cell, ring, cx);
+            }
+            return;
+        };
+        if version.0 < set {
+            // The set is younger than the request, which may have been done before the set was made.
+            return self.close(id, Response::Outdated(Version(set)), ring, cx);
+        }
+        let digest = match &ask.action {
+            Action::Add { digest, .. } | Action::Remove { digest } => *digest,
+            _ => return,
+        };
+        let cell = Cell::member(&ask.name, digest);
+        if adds && op.repeated && op.checked != Some(set) {
+            // It may have been added to a set that was deleted since: then it must not come back. What set there is was
+            // settled, so nothing more is added to an earlier one.
+            return self.stage(id, Stage::Checking { cell, set, heard: 0 }, ring, cx);
+        }
+        let Ok(held) = self.held(&cell, cx) else { return self.doubt(number, cx) };
+        let there = held.as_ref().is_some_and(|held| held.is_live(cx.wall) && held.set() == set);
+        let mut value = set.to_be_bytes().to_vec();
+        let (record, created) = match &ask.action {
+            Action::Add { value: bytes, ttl, .. } => {
+                let (values, size) = self.set_size(&ask.name, set, cx);
+                if !there && values >= cx.config.set_max {
+                    return self.fail(id, Trouble::TooLarge { limit: cx.config.set_max }, ring, cx);
+                }
+                if !there && size + bytes.len() as u64 > u64::from(cx.config.value_max) {
+                    return self.fail(id, Trouble::TooLarge { limit: cx.config.value_max }, ring, cx);
+                }
+                value.extend_from_slice(bytes);
+                (Record::make(&cell, Kind::Member, version, origin, ends(*ttl, version), &value), !there)
+            }
+            _ => (Record::make(&cell, Kind::MemberGone, version, origin, 0, &value), there),
+        };
+        let then = Then::Changed { created, number: None, ballot: false };
+        self.write_plain(id, cell, record, Some(set), then, held, ring, cx);
+    }
+
+    /// A member has another record for the key of a set.
+    pub(super) fn other_set(
+        &mut self,
+        id: u32,
+        from: NodeId,
+        head: Option<Shared>,
+        ring: &dyn Routes,
+        cx: &mut Ctx<'_>,
+    ) {
+        let Some(op) = self.ops.get(&id) else { return };
+        let cell = Cell::of(&op.ask.name);
+        let theirs = head.and_then(|bytes| Record::read(&cell, &bytes.0).ok()).map(|head| head.rank());
+        let Ok(Some(mine)) = self.held(&cell, cx) else { return };
+        if theirs.unwrap_or_default() < mine.rank() {
+            // It has missed the set.
+            let (nonce, slot, epoch) = (nonce(id, op.attempt, HEAD), op.slot, op.epoch);
+            let step = Step::Accept { cell, record: Shared(mine.bytes().clone()), set: None };
+            self.send(from, Message::Do { nonce, slot, epoch, step }, ring, cx);
+        } else {
+            // We have missed that the set is gone. What was written to it was never seen: a new version may follow.
+            let version = op.version;
+            let held = self.held(&cell, cx).ok().flatten();
+            self.read_head_then_outdate(id, cell, held, version, ring, cx);
+        }
+    }
+}
