@@ -395,7 +395,8 @@ impl Store {
         cx: &mut Ctx<'_>,
     ) {
         if let Some(held) = held
-            && held.rank() > record.rank()
+            && (held.rank() > record.rank()
+                || (held.ballot() == record.ballot() && held.origin() != record.origin()))
         {
             return self.close(id, Response::Outdated(held.version()), ring, cx);
         }

@@ -154,7 +154,9 @@ impl Store {
         }
         let promised = self.promise(number, cell, cx);
         let bound = if cx.config.rule(Safeguard::Promises) { promised } else { Version::ZERO };
-        if record.ballot() < bound || record.rank() < rank {
+        // Two nodes may have made the same version: only the first write under it counts.
+        let other = held.as_ref().is_some_and(|held| held.origin() != record.origin());
+        if record.ballot() < bound || record.rank() < rank || (record.ballot() == rank.ballot && other) {
             return (Verdict::Refused(promised.max(rank.ballot)), 0);
         }
         self.put(number, cell, held.as_ref(), Some(&record));
