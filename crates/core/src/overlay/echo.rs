@@ -89,6 +89,10 @@ impl Overlay for Echo {
         nodes
     }
 
+    fn covers(&self, _: Key) -> bool {
+        true
+    }
+
     fn range(&self) -> IdRange {
         IdRange::Full
     }

@@ -78,6 +78,9 @@ pub trait Overlay {
     /// Returns the `n` nodes that should hold a key, nearest first, as far as this node can tell.
     fn replicas(&self, key: Key, n: usize) -> Vec<Contact>;
 
+    /// Says whether this node can tell: those beside it are those around the key.
+    fn covers(&self, key: Key) -> bool;
+
     /// Returns the part of the ring this node answers for right now.
     fn range(&self) -> IdRange;
 
@@ -200,6 +203,9 @@ pub trait Routes {
     /// Returns the `n` nodes that should hold a key, nearest first, as far as this node can tell.
     fn replicas(&self, key: Key, n: usize) -> Vec<Contact>;
 
+    /// Says whether this node can tell: those beside it are those around the key.
+    fn covers(&self, key: Key) -> bool;
+
     /// Returns how a node is reached, if it is in the tables.
     fn contact(&self, id: NodeId) -> Option<Contact>;
 
@@ -235,6 +241,10 @@ impl Routes for AnyOverlay {
 
     fn replicas(&self, key: Key, n: usize) -> Vec<Contact> {
         Overlay::replicas(self, key, n)
+    }
+
+    fn covers(&self, key: Key) -> bool {
+        Overlay::covers(self, key)
     }
 
     fn contact(&self, id: NodeId) -> Option<Contact> {
@@ -306,6 +316,10 @@ impl Overlay for AnyOverlay {
 
     fn replicas(&self, key: Key, n: usize) -> Vec<Contact> {
         each!(self, o => o.replicas(key, n))
+    }
+
+    fn covers(&self, key: Key) -> bool {
+        each!(self, o => o.covers(key))
     }
 
     fn range(&self) -> IdRange {

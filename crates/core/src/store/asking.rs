@@ -41,6 +41,8 @@ pub(super) struct Asking {
     tried: Vec<NodeId>,
     versions: u8,
     hops: u8,
+    /// How often the holders were looked for.
+    lookups: u8,
     /// Whether it may have been done already.
     risky: bool,
 }
@@ -93,6 +95,7 @@ impl Store {
             tried: Vec::new(),
             versions: 0,
             hops: 0,
+            lookups: 0,
             risky: false,
         };
         self.asks.insert(serial, asking);
@@ -160,10 +163,11 @@ impl Store {
                 self.remember(slot, alloc::vec![root]);
                 self.pursue(serial, ring, cx);
             }
-            Toward::Here => {
-                // This node should hold it, but does not yet: whoever is beside it does.
-                let beside = ring.replicas(middle, usize::from(cx.config.replicas) + 2);
-                let beside: Vec<Contact> = beside.into_iter().filter(|node| node.id != self.me.id).collect();
+            // This node should hold it, but does not yet: whoever is beside it does. Or whoever should is dead.
+            toward if toward == Toward::Here || (toward == Toward::Nowhere && ring.covers(middle)) => {
+                let beside = ring.replicas(middle, usize::from(cx.config.replicas) * 2);
+                let there = |node: &Contact| node.id != self.me.id && !self.is_down(node.id);
+                let beside: Vec<Contact> = beside.into_iter().filter(there).collect();
                 let Some(asking) = self.asks.get_mut(&serial) else { return };
                 if beside.is_empty() {
                     asking.leg = At::Pause(cx.now.after(PAUSE));
@@ -176,9 +180,17 @@ impl Store {
                 let Some(asking) = self.asks.get_mut(&serial) else { return };
                 let number = cx.dice.roll() as u32;
                 asking.leg = At::Lookup { serial: number, since: cx.now };
-                cx.out.route(lookup(middle, number, ring));
+                // Whoever answers for the slot may be dead while its lease runs. Those around it know who holds it.
+                let slots = Cut::of(cx.config.slots);
+                let aside = match asking.lookups {
+                    0 => slot,
+                    n if n % 2 == 1 => slot.wrapping_add(1 << n.min(6)),
+                    n => slot.wrapping_sub(1 << n.min(6)),
+                };
+                asking.lookups = asking.lookups.saturating_add(1);
+                cx.out.route(lookup(slots.middle(aside % slots.count()), number, ring));
             }
-            Toward::Nowhere => {
+            Toward::Here | Toward::Nowhere => {
                 if let Some(asking) = self.asks.get_mut(&serial) {
                     asking.leg = At::Pause(cx.now.after(PAUSE));
                 }
@@ -376,7 +388,7 @@ impl Store {
                     }
                     self.ask_another(serial, ring, cx);
                 }
-                At::Lookup { since, .. } if cx.now.since(since) >= STUCK * 4 => {
+                At::Lookup { since, .. } if cx.now.since(since) >= STUCK => {
                     let Some(asking) = self.asks.get_mut(&serial) else { continue };
                     asking.leg = At::Pause(cx.now);
                     self.pursue(serial, ring, cx);

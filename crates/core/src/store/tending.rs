@@ -20,7 +20,7 @@ use crate::contact::Contact;
 use crate::edge::{Ctx, Event};
 use crate::id::NodeId;
 use crate::message::Body;
-use crate::overlay::{Routes, Status, Toward};
+use crate::overlay::{Routes, Status};
 use crate::records::Space;
 
 /// How often all views are looked at, at most.
@@ -81,7 +81,7 @@ impl Store {
         if !slot.serves() || slot.round.is_some() || !self.is_proved(slot) {
             return true;
         }
-        if matches!(ring.toward(Cut::of(cx.config.slots).middle(number)), Toward::Far | Toward::Nowhere) {
+        if !ring.covers(Cut::of(cx.config.slots).middle(number)) {
             return self.tend_from_afar(number, ring, cx);
         }
         let members = &slot.view.members;

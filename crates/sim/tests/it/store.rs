@@ -17,7 +17,12 @@ fn store_chaos_ends_well() {
     if SAFEGUARDS.is_empty() {
         return;
     }
+    // Seeds that once found something come after the first ones.
+    let known = [90, 201, 283, 375, 400, 561, 610]
+        .into_iter()
+        .filter(|_| std::env::var_os("KRINGLE_SEEDS").is_none());
     let failed: Vec<u64> = seeds(1..61)
+        .chain(known)
         .filter(|seed| run(*seed, &set_up()).inspect_err(|violation| println!("{violation}")).is_err())
         .collect();
     assert!(failed.is_empty(), "seeds {failed:?}");

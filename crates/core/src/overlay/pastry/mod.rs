@@ -501,6 +501,11 @@ impl Overlay for Pastry {
         self.router.leaf_set().replicas(key, self.router.me(), n)
     }
 
+    fn covers(&self, key: Key) -> bool {
+        let leaf_set = self.router.leaf_set();
+        leaf_set.is_whole() || leaf_set.covers(key)
+    }
+
     fn range(&self) -> IdRange {
         if self.status == Status::Ready { self.router.leaf_set().range() } else { IdRange::Empty }
     }
