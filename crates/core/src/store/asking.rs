@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::Store;
-use super::coordinating::{Client, is_plain, is_read};
+use super::coordinating::{Client, is_plain, is_read, is_repeatable};
 use super::message::{Message, Packet, Response};
 use super::op::{Action, Ask, Change, Happened, Trouble};
 use super::record::Origin;
@@ -43,6 +43,8 @@ pub(super) struct Asking {
     hops: u8,
     /// How often the holders were looked for.
     lookups: u8,
+    /// How often somebody was asked.
+    turn: u8,
     /// Whether it may have been done already.
     risky: bool,
 }
@@ -96,6 +98,7 @@ impl Store {
             versions: 0,
             hops: 0,
             lookups: 0,
+            turn: 0,
             risky: false,
         };
         self.asks.insert(serial, asking);
@@ -240,17 +243,19 @@ impl Store {
         let Some(asking) = self.asks.get_mut(&serial) else { return };
         asking.leg = At::With(holder.id, cx.now);
         asking.tried.push(holder.id);
-        let (ask, version, repeated) = (asking.ask.clone(), asking.version, asking.risky);
+        asking.turn = asking.turn.wrapping_add(1);
+        let (ask, version, turn) = (asking.ask.clone(), asking.version, asking.turn);
         // Whoever coordinates gives up first, so that its answer still comes in time.
         let patience = asking.deadline.since(cx.now).mul_f32(0.9);
         if holder.id == self.me.id {
             let origin = Origin { node: self.me.id, serial };
             let deadline = cx.now.after(patience);
-            return self.coordinate(Client::Here, origin, ask, version, deadline, repeated, ring, cx);
+            let client = Client { peer: None, turn };
+            return self.coordinate(client, origin, ask, version, deadline, false, ring, cx);
         }
         let patience = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
         asking.hops = asking.hops.max(1);
-        let message = Message::Ask { serial, ask: *ask, version, patience, repeated };
+        let message = Message::Ask { serial, ask: *ask, version, patience, turn };
         cx.send(holder, Body::Store(Box::new(Packet { message, contacts: Vec::new() })));
     }
 
@@ -258,7 +263,7 @@ impl Store {
     pub(super) fn answered(
         &mut self,
         from: NodeId,
-        serial: u32,
+        (serial, turn): (u32, u8),
         response: Response,
         contacts: Vec<Contact>,
         ring: &dyn Routes,
@@ -269,7 +274,7 @@ impl Store {
             return cx.refuse(crate::edge::Refusal::Unsolicited);
         }
         let slot = Cut::of(cx.config.slots).slot(asking.ask.name.id);
-        let current = matches!(asking.leg, At::With(holder, _) if holder == from);
+        let current = turn == asking.turn && matches!(asking.leg, At::With(holder, _) if holder == from);
         let hops = asking.hops;
         match response {
             Response::Done(mut answer) => {
@@ -308,6 +313,10 @@ impl Store {
                     return self.try_another(serial, Trouble::ClockOff, ring, cx);
                 }
                 self.pursue(serial, ring, cx);
+            }
+            Response::Elsewhere { begun: true } if !is_repeatable(&asking.ask.action) => {
+                let trouble = Trouble::Timeout { happened: Happened::Unknown };
+                self.reply(serial, Err(Failure::Store(trouble)), cx);
             }
             Response::Elsewhere { begun } => {
                 asking.risky |= begun;
@@ -357,14 +366,13 @@ impl Store {
         }
     }
 
-    /// Asks another holder, if asking twice does no harm: the version makes a plain write the same write.
+    /// Asks another holder, if asking twice does no harm.
     fn ask_another(&mut self, serial: u32, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         let Some(asking) = self.asks.get_mut(&serial) else { return };
-        let reads = is_read(&asking.ask.action);
-        if !reads && !is_plain(&asking.ask.action) {
+        if !is_repeatable(&asking.ask.action) {
             return;
         }
-        asking.risky |= !reads;
+        asking.risky |= !is_read(&asking.ask.action);
         self.pursue(serial, ring, cx);
     }
 

@@ -10,7 +10,7 @@ use core::time::Duration;
 use super::coding::Shared;
 use super::message::{Message, Packet, Response, Step, Verdict, Word};
 use super::op::{Action, Answer, Ask, Change, Condition, Found, Happened, Level, Listed, Name, Trouble};
-use super::record::{Cell, Kind, Origin, Record};
+use super::record::{Cell, Kind, Origin, Record, is_other_write};
 use super::version::Version;
 use super::view::{Cut, Standing};
 use super::{After, Store};
@@ -48,20 +48,15 @@ pub(super) struct Operation {
     pub(super) trouble: Option<Trouble>,
     /// Whether other members were asked in this attempt.
     pub(super) sent: bool,
-    /// Whether the same request came before, here or elsewhere: whatever becomes of it now, it may have been done then.
+    /// Whether the same request came before: whatever becomes of it now, it may have been done then.
     pub(super) repeated: bool,
-    /// Whether it was settled what set there is, and in which one a value may be: it was not added to an earlier one.
-    pub(super) settled: bool,
-    pub(super) checked: Option<u64>,
 }
 
-/// Who wants to know.
+/// Who wants to know: another node, or this one; and how often it has asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Client {
-    /// This node.
-    Here,
-    /// Another.
-    Peer(Contact),
+pub(super) struct Client {
+    pub(super) peer: Option<Contact>,
+    pub(super) turn: u8,
 }
 
 /// How far an operation has come.
@@ -79,8 +74,7 @@ pub(super) enum Stage {
     Listing { name: Name, heard: Vec<(u8, Vec<(Cell, Record)>)> },
     /// Members are to tell the version they have.
     Looking { cell: Cell, heard: Vec<(u8, Version)> },
-    /// Members are to tell whether they have a value from an earlier set.
-    Checking { cell: Cell, set: u64, heard: u16 },
+
     /// Members are to tell the keys they have.
     Walking { after: Cell, limit: u32, heard: Vec<(u8, Vec<Listed>, bool)> },
 }
@@ -146,6 +140,12 @@ pub(super) fn is_plain(action: &Action) -> bool {
     }
 }
 
+/// Says whether an action may be carried out twice: a read, or a write that its version makes the same write. What
+/// changes a set may not: between the two, the set can have been deleted and made anew.
+pub(super) fn is_repeatable(action: &Action) -> bool {
+    is_read(action) || (is_plain(action) && matches!(action, Action::Change { .. }))
+}
+
 /// Returns when something that is to stay this long ends.
 pub(super) fn ends(ttl: Option<Duration>, version: Version) -> u64 {
     ttl.map_or(0, |ttl| {
@@ -159,11 +159,10 @@ impl Store {
     pub(super) fn asked(
         &mut self,
         from: Contact,
-        serial: u32,
+        (serial, turn): (u32, u8),
         ask: Ask,
         version: Version,
         patience: u32,
-        repeated: bool,
         ring: &dyn Routes,
         cx: &mut Ctx<'_>,
     ) {
@@ -171,21 +170,18 @@ impl Store {
         let origin = Origin { node: from.id, serial };
         // Networks may double messages, and a number must not grow twice. A plain write that comes twice is the same
         // write, but nobody may be told to make a new one of it.
-        let again = if is_read(&ask.action) {
-            false
-        } else if is_plain(&ask.action) {
-            self.seen_plain.is_again(origin, version)
-        } else if self.seen.is_again(origin, version) {
-            return;
-        } else {
-            false
-        };
+        let repeatable = is_repeatable(&ask.action);
+        let again = !is_read(&ask.action)
+            && match repeatable {
+                true => self.seen_plain.is_again(origin, version),
+                false => self.seen.is_again(origin, version),
+            };
         let same = |op: &Operation| op.origin == origin && op.version == version;
-        if again && self.ops.values().any(same) {
+        if again && (!repeatable || self.ops.values().any(same)) {
             return;
         }
-        let repeated = repeated || again;
-        self.coordinate(Client::Peer(from), origin, Box::new(ask), version, deadline, repeated, ring, cx);
+        let client = Client { peer: Some(from), turn };
+        self.coordinate(client, origin, Box::new(ask), version, deadline, again, ring, cx);
     }
 
     /// Coordinates an operation.
@@ -238,8 +234,6 @@ impl Store {
             trouble: None,
             sent: false,
             repeated,
-            settled: false,
-            checked: None,
         };
         // Whatever touches a cell that a conditional operation is about follows that one.
         let cell = Cell::of(&op.ask.name);
@@ -272,10 +266,11 @@ impl Store {
             let middle = Cut::of(cx.config.slots).middle(slot);
             contacts = ring.replicas(middle, usize::from(cx.config.replicas) + 1);
         }
-        match client {
-            Client::Here => self.answered(self.me.id, serial, response, contacts, ring, cx),
-            Client::Peer(to) => {
-                let message = Message::Answer { serial, response };
+        let Client { peer, turn } = client;
+        match peer {
+            None => self.answered(self.me.id, (serial, turn), response, contacts, ring, cx),
+            Some(to) => {
+                let message = Message::Answer { serial, response, turn };
                 cx.send(to, Body::Store(Box::new(Packet { message, contacts })));
             }
         }
@@ -395,8 +390,7 @@ impl Store {
         cx: &mut Ctx<'_>,
     ) {
         if let Some(held) = held
-            && (held.rank() > record.rank()
-                || (held.ballot() == record.ballot() && held.origin() != record.origin()))
+            && (held.rank() > record.rank() || is_other_write(&held, &record))
         {
             return self.close(id, Response::Outdated(held.version()), ring, cx);
         }
@@ -493,7 +487,7 @@ impl Store {
                 }
                 alloc::vec![(0, Step::List { cell: Cell::of(name), known })]
             }
-            Stage::Looking { cell, .. } | Stage::Checking { cell, .. } => {
+            Stage::Looking { cell, .. } => {
                 alloc::vec![(0, Step::Read { cell: cell.clone(), known: Default::default(), brief: true })]
             }
             Stage::Walking { after, limit, .. } => {
@@ -517,7 +511,7 @@ impl Store {
             Stage::Reading { heard: list, .. } => heard(&mut list.iter().map(|(at, _)| *at)),
             Stage::Listing { heard: list, .. } => heard(&mut list.iter().map(|(at, _)| *at)),
             Stage::Looking { heard: list, .. } => heard(&mut list.iter().map(|(at, _)| *at)),
-            Stage::Checking { heard, .. } => *heard,
+
             Stage::Walking { heard: list, .. } => heard(&mut list.iter().map(|(at, ..)| *at)),
         }
     }

@@ -38,9 +38,9 @@ pub enum Message {
         /// How long the asker waits, in milliseconds.
         #[n(3)]
         patience: u32,
-        /// Whether another holder was asked before, and may have done it.
+        /// Counts how often the asker has asked. What answers an earlier turn says nothing about this one.
         #[n(4)]
-        repeated: bool,
+        turn: u8,
     },
     /// Ends an ask.
     #[n(1)]
@@ -51,6 +51,9 @@ pub enum Message {
         /// How it ended.
         #[n(1)]
         response: Response,
+        /// The asker's turn.
+        #[n(2)]
+        turn: u8,
     },
     /// A coordinator wants one step done by a member of the view. Answered by [`Message::Did`].
     #[n(2)]

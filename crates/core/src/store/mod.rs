@@ -394,11 +394,11 @@ impl Store {
         (peer.silent, peer.down) = (false, None);
         let Packet { message, contacts } = packet;
         match message {
-            Message::Ask { serial, ask, version, patience, repeated } => {
-                self.asked(from, serial, ask, version, patience, repeated, ring, cx);
+            Message::Ask { serial, ask, version, patience, turn } => {
+                self.asked(from, (serial, turn), ask, version, patience, ring, cx);
             }
-            Message::Answer { serial, response } => {
-                self.answered(from.id, serial, response, contacts, ring, cx);
+            Message::Answer { serial, response, turn } => {
+                self.answered(from.id, (serial, turn), response, contacts, ring, cx);
             }
             Message::Do { nonce, slot, epoch, step } => self.on_do(from, nonce, slot, epoch, step, cx),
             Message::Did { nonce, verdict, age } => {

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::Store;
 use super::coordinating::{ITEMS, Stage, Then, Writing};
 use super::message::{Response, Verdict};
-use super::op::{Action, CopyAt, Found, Happened, Level, Listed, Name, Trouble, Value};
+use super::op::{Action, CopyAt, Found, Level, Listed, Name, Trouble, Value};
 use super::record::{Cell, Kind, Record};
 use super::version::Version;
 use super::view::Cut;
@@ -109,18 +109,6 @@ impl Store {
                     heard.push((place, version));
                 }
                 self.looked(id, false, ring, cx);
-            }
-            (Stage::Checking { set, heard, .. }, Verdict::Ranked(rank, _)) => {
-                if rank.ballot == op.version && rank.set != *set {
-                    let trouble = self.too_few(id, Happened::Unknown);
-                    return self.fail(id, trouble, ring, cx);
-                }
-                *heard |= 1 << place;
-                let members = self.slots.get(&op.slot).map_or(1, |slot| slot.view.members.len());
-                if heard.count_ones() as usize > members / 2 {
-                    op.checked = Some(*set);
-                    self.begin(id, ring, cx);
-                }
             }
             (Stage::Walking { heard, .. }, Verdict::Keys(keys, more)) => {
                 if heard.iter().all(|(at, ..)| *at != place) {

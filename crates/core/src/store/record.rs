@@ -110,16 +110,17 @@ pub struct Origin {
     pub serial: u32,
 }
 
-/// In which order records of one cell stand: by ballot. One add may be carried out by two coordinators that know different
-/// sets of the key: the younger set's counts. If two nodes made the same ballot, the checksum decides.
+/// In which order records of one cell stand. What belongs to a younger set of the key counts more: a write to an earlier
+/// one may have stayed half done, and must not come back. Otherwise it is the ballot; if two nodes made the same, the
+/// checksum decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Encode, Decode)]
 pub struct Rank {
-    /// The ballot it was last written under.
-    #[n(0)]
-    pub ballot: Version,
     /// The number of the set, for a value of one.
     #[n(1)]
     pub set: u64,
+    /// The ballot it was last written under.
+    #[n(0)]
+    pub ballot: Version,
     /// The checksum.
     #[n(2)]
     pub sum: Sum,
@@ -258,6 +259,12 @@ impl Record {
     pub fn is_live(&self, wall: u64) -> bool {
         !matches!(self.kind(), Kind::Gone | Kind::MemberGone) && self.ends().is_none_or(|ends| ends > wall)
     }
+}
+
+/// Says whether two nodes made the same version for different writes.
+pub(super) fn is_other_write(held: &Record, record: &Record) -> bool {
+    let place = |record: &Record| (record.rank().set, record.ballot());
+    place(held) == place(record) && held.origin() != record.origin()
 }
 
 /// Returns the checksum a stored record carries, without looking whether it is right.

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::coding::{Shared, Sum};
 use super::message::{Message, Packet, Step, Verdict};
 use super::op::{Listed, Name};
-use super::record::{Cell, Damaged, Kind, Rank, Record};
+use super::record::{Cell, Damaged, Kind, Rank, Record, is_other_write};
 use super::version::Version;
 use super::view::{Cut, Standing};
 use super::{After, SetSize, Store};
@@ -155,8 +155,8 @@ impl Store {
         let promised = self.promise(number, cell, cx);
         let bound = if cx.config.rule(Safeguard::Promises) { promised } else { Version::ZERO };
         // Two nodes may have made the same version: only the first write under it counts.
-        let other = held.as_ref().is_some_and(|held| held.origin() != record.origin());
-        if record.ballot() < bound || record.rank() < rank || (record.ballot() == rank.ballot && other) {
+        let other = held.as_ref().is_some_and(|held| is_other_write(held, &record));
+        if record.ballot() < bound || record.rank() < rank || other {
             return (Verdict::Refused(promised.max(rank.ballot)), 0);
         }
         self.put(number, cell, held.as_ref(), Some(&record));

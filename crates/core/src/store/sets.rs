@@ -2,7 +2,7 @@
 
 use super::Store;
 use super::coding::Shared;
-use super::coordinating::{HEAD, Stage, Then, ends, nonce};
+use super::coordinating::{HEAD, Then, ends, nonce};
 use super::message::{Message, Response, Step};
 use super::op::{Action, Ask, Trouble};
 use super::record::{Cell, Kind, Record};
@@ -26,10 +26,8 @@ impl Store {
         let head_cell = Cell::of(&ask.name);
         let live = head.as_ref().filter(|head| head.is_live(cx.wall));
         let adds = matches!(ask.action, Action::Add { .. });
-        let unsettled = adds && op.repeated && !op.settled;
-        let set = live.filter(|head| head.kind() == Kind::Set).map(Record::set);
-        let Some(set) = set.filter(|_| !unsettled) else {
-            if !adds || (live.is_some() && !unsettled) {
+        let Some(set) = live.filter(|head| head.kind() == Kind::Set).map(Record::set) else {
+            if !adds || live.is_some() {
                 // Before saying no, see what a quorum has.
                 return self.read(id, head_cell, head, true, ring, cx);
             }
@@ -38,10 +36,7 @@ impl Store {
             if !line.contains(&id) {
                 line.push_back(id);
             }
-            if line.front() == Some(&id)
-                && let Some(op) = self.ops.get_mut(&id)
-            {
-                op.settled = true;
+            if line.front() == Some(&id) {
                 self.prepare_ballot(id, head_cell, ring, cx);
             }
             return;
@@ -55,11 +50,6 @@ impl Store {
             _ => return,
         };
         let cell = Cell::member(&ask.name, digest);
-        if adds && op.repeated && op.checked != Some(set) {
-            // It may have been added to a set that was deleted since: then it must not come back. What set there is was
-            // settled, so nothing more is added to an earlier one.
-            return self.stage(id, Stage::Checking { cell, set, heard: 0 }, ring, cx);
-        }
         let Ok(held) = self.held(&cell, cx) else { return self.doubt(number, cx) };
         let there = held.as_ref().is_some_and(|held| held.is_live(cx.wall) && held.set() == set);
         let mut value = set.to_be_bytes().to_vec();

@@ -186,8 +186,8 @@ impl Liar {
             0 | 1 => {
                 let ask = Ask { name: self.name(), action: self.action(), level: Level::Quorum };
                 let patience = [0, 100, u32::MAX][self.below(3) as usize];
-                let (version, repeated) = (self.version(), self.below(2) == 0);
-                Message::Ask { serial: nonce, ask, version, patience, repeated }
+                let (version, turn) = (self.version(), self.below(3) as u8);
+                Message::Ask { serial: nonce, ask, version, patience, turn }
             }
             2 => {
                 let found = Found::Value(None);
@@ -199,7 +199,7 @@ impl Liar {
                     Response::Outdated(self.version()),
                     Response::Elsewhere { begun: false },
                 ];
-                Message::Answer { serial: nonce, response: all[self.below(4) as usize].clone() }
+                Message::Answer { serial: nonce, response: all[self.below(4) as usize].clone(), turn: 1 }
             }
             3 | 4 => {
                 let epoch = [1, 4, 5, 6][self.below(4) as usize];

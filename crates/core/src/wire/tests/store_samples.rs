@@ -60,7 +60,7 @@ fn asks() -> Vec<Message> {
             ask: Ask { name: name(), action, level },
             version: END,
             patience: 2000,
-            repeated: true,
+            turn: 3,
         })
         .collect()
 }
@@ -95,7 +95,7 @@ fn answers() -> Vec<Message> {
     let failed = troubles.map(Response::Failed);
     let rest = [Response::Outdated(END), Response::Elsewhere { begun: false }];
     let all = done.into_iter().chain(failed).chain(rest);
-    all.map(|response| Message::Answer { serial: 1, response }).collect()
+    all.map(|response| Message::Answer { serial: 1, response, turn: 3 }).collect()
 }
 
 fn steps() -> Vec<Message> {
