@@ -636,6 +636,12 @@ impl Store {
         slot.view.has(self.me).then(|| (&slot.view, slot.serves()))
     }
 
+    /// Returns the slots this node is a member of, their views, and whether it serves them.
+    pub fn views(&self) -> impl Iterator<Item = (u32, &View, bool)> {
+        let mine = self.slots.iter().filter(|(_, slot)| slot.view.has(self.me));
+        mine.map(|(number, slot)| (*number, &slot.view, slot.serves()))
+    }
+
     /// Returns the slot of a key.
     pub fn slot_of(key: Key, config: &Config) -> u32 {
         Cut::of(config.slots).slot(key)

@@ -12,6 +12,7 @@ mod pastry_speed;
 mod pastry_tables;
 mod split_heal;
 mod store_chaos;
+mod store_day;
 
 use std::time::Duration;
 
@@ -33,6 +34,7 @@ pub const ALL: &[&Scenario] = &[
     &churn::CHURN_SCENARIO,
     &chaos::CHAOS,
     &STORE_CHAOS,
+    &store_day::STORE_DAY,
 ];
 
 /// Returns the scenario with this name.

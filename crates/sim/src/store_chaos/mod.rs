@@ -345,7 +345,7 @@ fn peace(
 }
 
 /// Asks every checker.
-fn judge(history: &[Operation], rules: &Rules, summary: &mut Summary) -> Result<(), Broken> {
+pub(crate) fn judge(history: &[Operation], rules: &Rules, summary: &mut Summary) -> Result<(), Broken> {
     for operation in history {
         let what = match (&operation.outcome, operation.effect()) {
             (Outcome::ConditionFailed(_), _) => "condition failed",
