@@ -591,6 +591,8 @@ kinds! {
         Full = "full",
         /// A relay was asked for a node that is not known here.
         UnknownTarget = "unknown-target",
+        /// A list of nodes, or a step to one, that the sender's place on the ring makes impossible.
+        BadList = "bad-list",
     }
 }
 

@@ -4,6 +4,7 @@
 //! there are. Services on top see the overlay only through [`Routes`]. What all overlays must show in a ring of many
 //! nodes is written once, as the conformance suite of the simulator crate.
 
+pub mod chord;
 #[cfg(any(test, feature = "fake"))]
 pub mod echo;
 pub mod pastry;
