@@ -609,6 +609,12 @@ kinds! {
         BySpare = "forwarded-spare",
         /// [`Note::Forwarded`] by [`Rule::RareCase`]
         ByRareCase = "forwarded-rare-case",
+        /// [`Note::Forwarded`] by [`Rule::SuccessorList`]
+        BySuccessorList = "forwarded-successor-list",
+        /// [`Note::Forwarded`] by [`Rule::Finger`]
+        ByFinger = "forwarded-finger",
+        /// [`Note::Forwarded`] by [`Rule::Predecessor`]
+        ByPredecessor = "forwarded-predecessor",
         /// [`Note::Delivered`]
         Delivered = "delivered",
         /// [`Note::Rerouted`]
@@ -692,6 +698,9 @@ impl Note {
             Note::Forwarded(Rule::Cell { .. }) => NoteKind::ByCell,
             Note::Forwarded(Rule::Spare { .. }) => NoteKind::BySpare,
             Note::Forwarded(Rule::RareCase) => NoteKind::ByRareCase,
+            Note::Forwarded(Rule::SuccessorList) => NoteKind::BySuccessorList,
+            Note::Forwarded(Rule::Finger { .. }) => NoteKind::ByFinger,
+            Note::Forwarded(Rule::Predecessor) => NoteKind::ByPredecessor,
             // `Here` is never a reason to forward; it stands with the rule it ends.
             Note::Forwarded(Rule::LeafSet | Rule::Here) => NoteKind::ByLeafSet,
             Note::Delivered => NoteKind::Delivered,

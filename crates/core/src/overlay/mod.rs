@@ -245,7 +245,7 @@ impl Routes for AnyOverlay {
     fn toward(&self, key: Key) -> Toward {
         match self.next_hop(key, Stage::Prefix, &[], None) {
             NextHop::Here => Toward::Here,
-            NextHop::Peer(contact, Rule::LeafSet) => Toward::Near(contact),
+            NextHop::Peer(contact, Rule::LeafSet | Rule::SuccessorList) => Toward::Near(contact),
             NextHop::Peer(..) => Toward::Far,
             NextHop::Wait | NextHop::NotReady => Toward::Nowhere,
         }

@@ -75,6 +75,36 @@ pub enum Message {
         /// The leaver's successors, nearest first.
         list: Vec<Contact>,
     },
+    /// The sender wants to become a member. A small ring admits it, a large one says how.
+    Apply,
+    /// Answers [`Message::Apply`]: turn to this node.
+    Referred {
+        /// Who decides, or whom to join through.
+        to: Contact,
+        /// Whether that one is part of a ring too large to have lists of all its members: then join that ring.
+        ring: bool,
+    },
+    /// Proposes the next list of all members. Whoever agrees agrees to no other of that number or below.
+    Seal {
+        /// The number of the list.
+        epoch: u32,
+        /// All members-to-be.
+        list: Vec<Contact>,
+    },
+    /// Answers [`Message::Seal`].
+    Sealed {
+        /// The number of the list, or of a later one that stands in its way.
+        epoch: u32,
+        /// Whether the sender agrees.
+        agreed: bool,
+    },
+    /// Everybody has agreed: these are the members.
+    Commit {
+        /// The number of the list.
+        epoch: u32,
+        /// All members.
+        list: Vec<Contact>,
+    },
 }
 
 /// Who asks a question that both members and clients may ask.
@@ -99,7 +129,7 @@ impl Message {
             | Message::Busy { nonce }
             | Message::Ping { nonce }
             | Message::Pong { nonce } => Some(*nonce),
-            Message::Notify | Message::Leaving { .. } => None,
+            _ => None,
         }
     }
 
@@ -115,7 +145,7 @@ impl Message {
             | Message::Busy { nonce }
             | Message::Ping { nonce }
             | Message::Pong { nonce } => *nonce = new,
-            Message::Notify | Message::Leaving { .. } => {}
+            _ => {}
         }
     }
 

@@ -198,6 +198,7 @@ fn line(from: usize, to: usize, message: &Message) -> alloc::string::String {
         Message::Ping { .. } => "Ping".into(),
         Message::Pong { .. } => "Pong".into(),
         Message::Leaving { list } => format!("Leaving {:?}", names(list)),
+        other => format!("{other:?}"),
     };
     format!("{from}->{to} {what}")
 }
