@@ -2,6 +2,7 @@
 //!
 //! [`ring`] is the protocol itself, a machine without time that the model checker drives too.
 
+pub mod forming;
 mod message;
 pub mod ring;
 

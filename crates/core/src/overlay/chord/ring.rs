@@ -128,6 +128,8 @@ pub enum RingTimer {
     Rejoin,
     /// Time to see whether suspects are there.
     Probe,
+    /// Time to repeat what was said about the list of all members; for [`super::forming`].
+    Form,
 }
 
 /// What the machine wants done, or reports.
@@ -151,6 +153,10 @@ pub enum Effect {
     Cleared(Contact),
     /// A query was given up because others wait.
     GaveUp,
+    /// A list of all members holds.
+    Committed,
+    /// The others have agreed on a list without this node.
+    Expelled,
 }
 
 /// Why a join came to nothing.
@@ -249,6 +255,22 @@ impl Ring {
         }
     }
 
+    /// The overlay's own probes have found a peer dead: as if it had not answered a question.
+    pub fn lost(&mut self, peer: Contact, rules: &Rules, out: Out<'_>) {
+        let start = out.len();
+        self.pred = self.pred.filter(|pred| !is_same_life(pred, &peer));
+        let asked = |request: &Request| is_same_life(&request.target, &peer);
+        if self.cur_request.as_ref().is_some_and(asked) {
+            self.on_silence(true, rules, out);
+        } else if let Some(at) = self.succ_list.iter().position(|node| is_same_life(node, &peer)) {
+            self.succ_list.remove(at);
+            if rules.keeps(Safeguard::Suspects) {
+                self.suspect(peer, rules, out);
+            }
+        }
+        self.flush_delayed(start, out);
+    }
+
     /// The overlay has its own proof that a suspect lives.
     pub fn alive(&mut self, peer: Contact, rules: &Rules, out: Out<'_>) {
         if let Some(at) = self.suspects.iter().position(|suspect| is_same_life(suspect, &peer)) {
@@ -282,6 +304,7 @@ impl Ring {
                 }
             }
             RingTimer::Request { target, nonce } => self.on_request_timer(target, nonce, rules, out),
+            RingTimer::Form => {}
             RingTimer::Rejoin => {
                 if !self.joined && self.cur_request.is_none() && self.known.id != self.ptr.id {
                     self.start_query(Query::Join(self.known), rules, out);
