@@ -271,6 +271,13 @@ impl Ring {
         self.flush_delayed(start, out);
     }
 
+    /// A peer has shown itself in some message: if this is a later life of it, the earlier one is dead.
+    pub fn heard(&mut self, from: Contact, rules: &Rules, out: Out<'_>) {
+        let start = out.len();
+        self.hear(from, rules, out);
+        self.flush_delayed(start, out);
+    }
+
     /// The overlay has its own proof that a suspect lives.
     pub fn alive(&mut self, peer: Contact, rules: &Rules, out: Out<'_>) {
         if let Some(at) = self.suspects.iter().position(|suspect| is_same_life(suspect, &peer)) {
