@@ -239,3 +239,18 @@ fn pastry_conforms_in_other_shapes() {
         }
     }
 }
+
+#[test]
+fn tmp_each() {
+    let only = std::env::var("ONLY").unwrap_or_default();
+    for seed in seeds(1..2) {
+        for (name, behaviour) in conformance::BEHAVIOURS {
+            if !name.contains(&only) {
+                continue;
+            }
+            let start = std::time::Instant::now();
+            let result = std::panic::catch_unwind(|| behaviour(&chord(), seed));
+            println!("RESULT {} {seed} {name} {:?}", if result.is_ok() { "ok" } else { "FAIL" }, start.elapsed());
+        }
+    }
+}

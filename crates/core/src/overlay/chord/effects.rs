@@ -49,7 +49,10 @@ impl Chord {
                     cx.out.push(Output::CancelTimer { timer: kind(timer) });
                 }
                 // The first question is asked at once: until it is answered, nobody knows this node.
-                Effect::Joined => self.fire(RingTimer::Tick, cx),
+                Effect::Joined => {
+                    self.large = true;
+                    self.fire(RingTimer::Tick, cx);
+                }
                 Effect::JoinEnded(_) => cx.note(Note::JoinRetried),
                 Effect::Refused(refusal) => cx.refuse(refusal),
                 Effect::Suspected(peer) => {

@@ -67,6 +67,8 @@ pub struct Ring {
     delayed_queries: Vec<(Contact, Message)>,
     /// Successors that stayed silent, by distance. They are asked again until they answer or are forgotten.
     suspects: Vec<Contact>,
+    /// Those of them whom others can reach: named to others, who may be able to, too. By id.
+    vouched: Vec<NodeId>,
     /// The number of the last round of such questions.
     probe: Option<Nonce>,
     last_nonce: Nonce,
@@ -191,6 +193,7 @@ impl Ring {
             cur_request: None,
             delayed_queries: Vec::new(),
             suspects: Vec::new(),
+            vouched: Vec::new(),
             probe: None,
             last_nonce: nonce,
         }
@@ -248,9 +251,19 @@ impl Ring {
         may
     }
 
+    /// Others say that they can reach a suspect, or no longer do.
+    pub fn vouch(&mut self, id: NodeId, reached: bool) {
+        self.vouched.retain(|other| *other != id);
+        if reached && self.suspects.iter().any(|suspect| suspect.id == id) {
+            self.vouched.push(id);
+            self.vouched.sort();
+        }
+    }
+
     /// A suspect has been silent for long. It is forgotten if the list is full without it.
     pub fn forget(&mut self, id: NodeId, rules: &Rules) {
         if self.succ_list.len() >= rules.successors {
+            self.vouch(id, false);
             self.suspects.retain(|suspect| suspect.id != id);
         }
     }
@@ -282,6 +295,7 @@ impl Ring {
     pub fn alive(&mut self, peer: Contact, rules: &Rules, out: Out<'_>) {
         if let Some(at) = self.suspects.iter().position(|suspect| is_same_life(suspect, &peer)) {
             let suspect = self.suspects.remove(at);
+            self.vouch(suspect.id, false);
             self.insert(suspect, rules);
             out.push(Effect::Cleared(suspect));
         }
@@ -590,6 +604,8 @@ impl Ring {
         assert!(
             self.joined || (self.pred.is_none() && self.succ_list.is_empty() && self.rectify_with.is_none())
         );
+        let is_suspect = |id: &NodeId| self.suspects.iter().any(|suspect| suspect.id == *id);
+        assert!(self.vouched.iter().all(is_suspect), "who is vouched for is suspected");
         let both = |node: &&Contact| self.suspects.iter().any(|suspect| suspect.id == node.id);
         assert!(!self.succ_list.iter().any(|node| both(&node)), "a successor is suspected");
     }

@@ -131,6 +131,7 @@ impl Chord {
             Some((peer, _)) => {
                 cx.note(Note::HalfReachable(peer));
                 self.prober.suspect(peer, cx);
+                self.ring.vouch(target, true);
                 self.silent.iter_mut().filter(|(id, _)| *id == target).for_each(|(_, since)| *since = cx.now);
             }
             None => cx.refuse(Refusal::Unsolicited),
@@ -157,7 +158,11 @@ impl Chord {
         self.silent.retain(|(id, _)| suspects.iter().any(|suspect| suspect.id == *id));
         for suspect in suspects {
             let since = self.silent.iter().find(|(id, _)| *id == suspect.id).map(|(_, since)| *since);
-            if since.is_some_and(|since| cx.now.since(since) >= cx.config.suspect_for) {
+            let silent = since.map_or(Duration::ZERO, |since| cx.now.since(since));
+            if silent >= cx.config.tick * 3 {
+                self.ring.vouch(suspect.id, false);
+            }
+            if silent >= cx.config.suspect_for {
                 self.with_ring(cx, |ring, rules, _| ring.forget(suspect.id, rules));
                 self.remember_gone(suspect, cx);
             } else {

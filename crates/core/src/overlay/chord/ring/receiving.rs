@@ -288,11 +288,10 @@ impl Ring {
                 Message::GotBestPredecessor { nonce, node: self.best_predecessor(of) }
             }
             Message::GetSuccList { nonce, .. } => {
-                let others = self.succ_list.iter().filter(|node| node.id != to.id);
-                Message::GotSuccList { nonce, list: others.copied().collect() }
+                Message::GotSuccList { nonce, list: self.list_for(to.id) }
             }
             Message::GetPredAndSuccs { nonce } => {
-                Message::GotPredAndSuccs { nonce, pred: self.pred, list: self.succ_list.clone() }
+                Message::GotPredAndSuccs { nonce, pred: self.pred, list: self.list_for(self.ptr.id) }
             }
             _ => return None,
         };
