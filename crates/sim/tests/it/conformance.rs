@@ -250,7 +250,11 @@ fn tmp_each() {
             }
             let start = std::time::Instant::now();
             let result = std::panic::catch_unwind(|| behaviour(&chord(), seed));
-            println!("RESULT {} {seed} {name} {:?}", if result.is_ok() { "ok" } else { "FAIL" }, start.elapsed());
+            println!(
+                "RESULT {} {seed} {name} {:?}",
+                if result.is_ok() { "ok" } else { "FAIL" },
+                start.elapsed()
+            );
         }
     }
 }

@@ -268,10 +268,10 @@ impl Ring {
         }
     }
 
-    /// The overlay's own probes have found a peer dead: as if it had not answered a question.
+    /// The overlay's own probes have found a peer dead: as if it had not answered a question. A predecessor stays until
+    /// another wants its place: only then does it matter, and this node may be the only one that can not reach it.
     pub fn lost(&mut self, peer: Contact, rules: &Rules, out: Out<'_>) {
         let start = out.len();
-        self.pred = self.pred.filter(|pred| !is_same_life(pred, &peer));
         let asked = |request: &Request| is_same_life(&request.target, &peer);
         if self.cur_request.as_ref().is_some_and(asked) {
             self.on_silence(true, rules, out);

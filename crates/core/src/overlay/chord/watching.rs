@@ -61,11 +61,10 @@ impl Chord {
     fn ask_relays(&mut self, peer: Contact, nonce: Nonce, cx: &mut Ctx<'_>) {
         let fits = |node: &&Contact| node.id != peer.id && !self.is_in_doubt(node.id);
         let mut relays: Vec<Contact> = self.beside.iter().filter(fits).copied().collect();
-        for _ in 0..cx.config.probe_relays {
-            if relays.is_empty() {
-                break;
-            }
-            let relay = relays.swap_remove(cx.dice.below(relays.len()));
+        // The one after it has it as its predecessor, those before it in their lists; nobody else knows it.
+        relays.sort_by_key(|node| peer.id.distance(node.id));
+        relays.truncate(cx.config.probe_relays.into());
+        for relay in relays {
             self.prober.asked_via(peer.id, relay.id);
             cx.send(relay, Body::PingVia { nonce, target: peer });
         }
@@ -82,6 +81,10 @@ impl Chord {
             self.with_ring(cx, |ring, rules, out| ring.lost(peer, rules, out));
         } else {
             self.with_forming(cx, |forming, rules, out| forming.lost(peer, rules, out));
+        }
+        if self.ring.pred() == Some(peer) {
+            // Kept until another wants its place, and avoided until then.
+            self.prober.suspect(peer, cx);
         }
         cx.out.raise(Event::Settled(peer.id));
     }
@@ -159,7 +162,7 @@ impl Chord {
         for suspect in suspects {
             let since = self.silent.iter().find(|(id, _)| *id == suspect.id).map(|(_, since)| *since);
             let silent = since.map_or(Duration::ZERO, |since| cx.now.since(since));
-            if silent >= cx.config.tick * 3 {
+            if silent >= cx.config.suspect_for / 2 {
                 self.ring.vouch(suspect.id, false);
             }
             if silent >= cx.config.suspect_for {
@@ -185,16 +188,13 @@ impl Chord {
         self.with_forming(cx, |forming, rules, out| forming.fire(rules, out));
     }
 
-    /// Sees whether the predecessor is there, and looks again at whoever is in doubt.
+    /// Looks again at whoever is in doubt.
     pub(super) fn on_heartbeat(&mut self, cx: &mut Ctx<'_>) {
         if !matches!(self.status, Status::Ready | Status::Isolated) {
             return;
         }
         let span = cx.dice.jitter(cx.config.heartbeat);
         cx.set_timer(Timer::Heartbeat, span);
-        if let Some(pred) = self.ring.pred() {
-            self.probe(pred, cx);
-        }
         for id in self.prober.suspects().to_vec() {
             match self.get(id) {
                 Some(suspect) => self.probe(suspect, cx),

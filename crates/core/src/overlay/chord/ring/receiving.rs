@@ -287,9 +287,7 @@ impl Ring {
             Message::GetBestPredecessor { nonce, of, .. } => {
                 Message::GotBestPredecessor { nonce, node: self.best_predecessor(of) }
             }
-            Message::GetSuccList { nonce, .. } => {
-                Message::GotSuccList { nonce, list: self.list_for(to.id) }
-            }
+            Message::GetSuccList { nonce, .. } => Message::GotSuccList { nonce, list: self.list_for(to.id) },
             Message::GetPredAndSuccs { nonce } => {
                 Message::GotPredAndSuccs { nonce, pred: self.pred, list: self.list_for(self.ptr.id) }
             }
