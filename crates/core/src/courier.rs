@@ -222,7 +222,7 @@ impl Courier {
         cx.note(if again { Note::Resent } else { Note::Forwarded(rule) });
         let mut routed = transit.routed.clone();
         routed.hops = routed.hops.saturating_add(1);
-        if rule == Rule::LeafSet {
+        if rule.names_owner() {
             routed.stage = Stage::Leaf;
         }
         if let Payload::Trace(path) = &mut routed.payload
@@ -444,11 +444,11 @@ impl Courier {
 
     fn retry(&mut self, mut transit: Transit, overlay: &mut AnyOverlay, cx: &mut Ctx<'_>) -> Option<Ended> {
         match transit.state {
-            State::Sent { to, rule: Rule::LeafSet, again: false, .. }
-                if transit.attempts < cx.config.hop_attempts =>
+            State::Sent { to, rule, again: false, .. }
+                if rule.names_owner() && transit.attempts < cx.config.hop_attempts =>
             {
                 // Most likely the one packet was lost, and no other node is right.
-                self.send(transit, to, Rule::LeafSet, true, overlay, cx);
+                self.send(transit, to, rule, true, overlay, cx);
                 return None;
             }
             State::Sent { to, .. } => {

@@ -378,6 +378,24 @@ kinds! {
         Heal = "heal",
         /// Messages in hand have had their chance: leave.
         Leave = "leave",
+        /// Chord: time to ask the successor.
+        Stabilize = "stabilize",
+        /// Chord: time to look at who wants to be the predecessor.
+        Rectify = "rectify",
+        /// Chord: time to tell those who wait that they still have to.
+        Keepalive = "keepalive",
+        /// Chord: the node that was asked is silent.
+        Query = "query",
+        /// Chord: time to try again what was given up.
+        Retry = "retry",
+        /// Chord: time to see whether silent successors are there.
+        Suspects = "suspects",
+        /// Chord: time to repeat what was said about the list of all members.
+        Form = "form",
+        /// Chord: time to look fingers up.
+        Fingers = "fingers",
+        /// Chord: a node on a walk is silent.
+        Walk = "walk",
         /// The store has something to repeat, to give up or to look after.
         Store = "store",
     }
@@ -554,6 +572,14 @@ pub enum Note {
     HealAsked,
     /// A vanished peer's ring answered.
     HealAnswered,
+    /// Chord: a query was given up because others wait.
+    GaveWay,
+    /// Chord: all members have agreed on a list.
+    ListHolds,
+    /// Chord: a finger was looked up.
+    FingerFound,
+    /// Chord: a small group goes over to another one.
+    Dissolved,
 }
 
 kinds! {
@@ -595,6 +621,8 @@ kinds! {
         Full = "full",
         /// A relay was asked for a node that is not known here.
         UnknownTarget = "unknown-target",
+        /// A list of nodes, or a step to one, that the sender's place on the ring makes impossible.
+        BadList = "bad-list",
     }
 }
 
@@ -611,6 +639,12 @@ kinds! {
         BySpare = "forwarded-spare",
         /// [`Note::Forwarded`] by [`Rule::RareCase`]
         ByRareCase = "forwarded-rare-case",
+        /// [`Note::Forwarded`] by [`Rule::SuccessorList`]
+        BySuccessorList = "forwarded-successor-list",
+        /// [`Note::Forwarded`] by [`Rule::Finger`]
+        ByFinger = "forwarded-finger",
+        /// [`Note::Forwarded`] by [`Rule::Predecessor`]
+        ByPredecessor = "forwarded-predecessor",
         /// [`Note::Delivered`]
         Delivered = "delivered",
         /// [`Note::Rerouted`]
@@ -683,6 +717,14 @@ kinds! {
         HealAsked = "heal-asked",
         /// [`Note::HealAnswered`]
         HealAnswered = "heal-answered",
+        /// [`Note::GaveWay`]
+        GaveWay = "gave-way",
+        /// [`Note::ListHolds`]
+        ListHolds = "list-holds",
+        /// [`Note::FingerFound`]
+        FingerFound = "finger-found",
+        /// [`Note::Dissolved`]
+        Dissolved = "dissolved",
     }
 }
 
@@ -694,6 +736,9 @@ impl Note {
             Note::Forwarded(Rule::Cell { .. }) => NoteKind::ByCell,
             Note::Forwarded(Rule::Spare { .. }) => NoteKind::BySpare,
             Note::Forwarded(Rule::RareCase) => NoteKind::ByRareCase,
+            Note::Forwarded(Rule::SuccessorList) => NoteKind::BySuccessorList,
+            Note::Forwarded(Rule::Finger { .. }) => NoteKind::ByFinger,
+            Note::Forwarded(Rule::Predecessor) => NoteKind::ByPredecessor,
             // `Here` is never a reason to forward; it stands with the rule it ends.
             Note::Forwarded(Rule::LeafSet | Rule::Here) => NoteKind::ByLeafSet,
             Note::Delivered => NoteKind::Delivered,
@@ -732,6 +777,10 @@ impl Note {
             Note::DeliverRefused => NoteKind::DeliverRefused,
             Note::HealAsked => NoteKind::HealAsked,
             Note::HealAnswered => NoteKind::HealAnswered,
+            Note::GaveWay => NoteKind::GaveWay,
+            Note::ListHolds => NoteKind::ListHolds,
+            Note::FingerFound => NoteKind::FingerFound,
+            Note::Dissolved => NoteKind::Dissolved,
         }
     }
 }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use crate::contact::{Contact, Proximity};
 use crate::id::{Key, NodeId};
 use crate::kinds::kinds;
-use crate::overlay::pastry;
+use crate::overlay::{chord, pastry};
 use crate::store::message as store;
 
 /// Ties an answer to its question. Unique per node while the question is open.
@@ -41,6 +41,8 @@ pub enum Body {
     },
     /// Pastry's own messages.
     Pastry(pastry::Message),
+    /// Chord's own messages.
+    Chord(chord::Message),
     /// What stores say to each other.
     Store(Box<store::Packet>),
     /// The stand-in overlay's only message: send it back.
@@ -138,8 +140,24 @@ pub enum Rule {
     },
     /// No entry for the next digit: a known node with as many shared digits that is nearer to the key.
     RareCase,
+    /// The key lies between this node and one of its successors: the first at or after it.
+    SuccessorList,
+    /// The known node that comes nearest to the key without passing it.
+    Finger {
+        /// Which power of two it was looked up for; 255 if it is known otherwise.
+        bit: u8,
+    },
+    /// The key lies before this node's predecessor, although it came here as if it did not: one step back.
+    Predecessor,
     /// This node is responsible itself.
     Here,
+}
+
+impl Rule {
+    /// Says whether the next hop is the responsible node as far as the sender knows: no other would be right.
+    pub fn names_owner(self) -> bool {
+        matches!(self, Rule::LeafSet | Rule::SuccessorList | Rule::Predecessor)
+    }
 }
 
 /// What the next hop says about a message it got.
@@ -242,6 +260,38 @@ kinds! {
         LeaseRecall = "lease-recall",
         /// [`pastry::Message::LeaseReturn`]
         LeaseReturn = "lease-return",
+        /// [`chord::Message::GetBestPredecessor`]
+        GetBestPredecessor = "get-best-predecessor",
+        /// [`chord::Message::GotBestPredecessor`]
+        GotBestPredecessor = "got-best-predecessor",
+        /// [`chord::Message::GetSuccList`]
+        GetSuccList = "get-succ-list",
+        /// [`chord::Message::GotSuccList`]
+        GotSuccList = "got-succ-list",
+        /// [`chord::Message::GetPredAndSuccs`]
+        GetPredAndSuccs = "get-pred-and-succs",
+        /// [`chord::Message::GotPredAndSuccs`]
+        GotPredAndSuccs = "got-pred-and-succs",
+        /// [`chord::Message::Notify`]
+        Notify = "notify",
+        /// [`chord::Message::Busy`]
+        Busy = "busy",
+        /// [`chord::Message::Ping`]
+        RingPing = "ring-ping",
+        /// [`chord::Message::Pong`]
+        RingPong = "ring-pong",
+        /// [`chord::Message::Leaving`]
+        Leaving = "leaving",
+        /// [`chord::Message::Apply`]
+        Apply = "apply",
+        /// [`chord::Message::Referred`]
+        Referred = "referred",
+        /// [`chord::Message::Seal`]
+        Seal = "seal",
+        /// [`chord::Message::Sealed`]
+        Sealed = "sealed",
+        /// [`chord::Message::Commit`]
+        Commit = "commit",
         /// [`store::Message::Ask`]
         StoreAsk = "store-ask",
         /// [`store::Message::Answer`]
@@ -268,6 +318,11 @@ kinds! {
 }
 
 impl BodyKind {
+    /// Says whether it is one of Chord's own.
+    pub fn is_of_chord(self) -> bool {
+        (BodyKind::GetBestPredecessor..=BodyKind::Commit).contains(&self)
+    }
+
     /// Says whether it is the store's, and not the overlay's.
     pub fn is_of_store(self) -> bool {
         (BodyKind::StoreAsk..=BodyKind::StorePausing).contains(&self)
@@ -277,6 +332,7 @@ impl BodyKind {
 impl Body {
     /// Returns the kind of this message.
     pub fn kind(&self) -> BodyKind {
+        use chord::Message as C;
         use pastry::Message as P;
         match self {
             Body::Routed(routed) => match routed.payload {
@@ -307,6 +363,22 @@ impl Body {
             Body::Pastry(P::LeaseReply(_)) => BodyKind::LeaseReply,
             Body::Pastry(P::LeaseRecall(_)) => BodyKind::LeaseRecall,
             Body::Pastry(P::LeaseReturn { .. }) => BodyKind::LeaseReturn,
+            Body::Chord(C::GetBestPredecessor { .. }) => BodyKind::GetBestPredecessor,
+            Body::Chord(C::GotBestPredecessor { .. }) => BodyKind::GotBestPredecessor,
+            Body::Chord(C::GetSuccList { .. }) => BodyKind::GetSuccList,
+            Body::Chord(C::GotSuccList { .. }) => BodyKind::GotSuccList,
+            Body::Chord(C::GetPredAndSuccs { .. }) => BodyKind::GetPredAndSuccs,
+            Body::Chord(C::GotPredAndSuccs { .. }) => BodyKind::GotPredAndSuccs,
+            Body::Chord(C::Notify) => BodyKind::Notify,
+            Body::Chord(C::Busy { .. }) => BodyKind::Busy,
+            Body::Chord(C::Ping { .. }) => BodyKind::RingPing,
+            Body::Chord(C::Pong { .. }) => BodyKind::RingPong,
+            Body::Chord(C::Leaving { .. }) => BodyKind::Leaving,
+            Body::Chord(C::Apply) => BodyKind::Apply,
+            Body::Chord(C::Referred { .. }) => BodyKind::Referred,
+            Body::Chord(C::Seal { .. }) => BodyKind::Seal,
+            Body::Chord(C::Sealed { .. }) => BodyKind::Sealed,
+            Body::Chord(C::Commit { .. }) => BodyKind::Commit,
             Body::Store(packet) => match packet.message {
                 store::Message::Ask { .. } => BodyKind::StoreAsk,
                 store::Message::Answer { .. } => BodyKind::StoreAnswer,

@@ -66,5 +66,27 @@ kinds! {
         Born = "born",
         /// Store: a conditional write starts over when the epoch changes under it.
         StartOver = "start-over",
+        /// Chord, R-20: whoever may be a better successor is asked before it is one.
+        AskFirst = "ask-first",
+        /// Chord, R-20: a joiner asks its successor-to-be before it takes that node's list.
+        AskHead = "ask-head",
+        /// Chord, R-21: the predecessor is asked whether it is there before another takes its place.
+        AskPredecessor = "ask-predecessor",
+        /// Chord, R-22: a ring begins with a list of r + 3 members that all of them have agreed to.
+        Forming = "forming",
+        /// Chord, R-23: every stabilization ends with a Notify, whatever the successor said.
+        AlwaysNotify = "always-notify",
+        /// Chord, R-24: who hears Busy while others wait for it gives its own query up.
+        GiveUp = "give-up",
+        /// Chord, R-25: a join that came to nothing starts again.
+        JoinAgain = "join-again",
+        /// Chord, R-26: a silent successor is suspected, not forgotten.
+        Suspects = "suspects",
+        /// Chord, R-27: answers count only from the life that was asked, and for the open question.
+        ThisLife = "this-life",
+        /// Chord, R-28: lists that can not be their sender's are refused.
+        CheckLists = "check-lists",
+        /// Chord: after a better successor was found, it is the one that is told.
+        NotifyNew = "notify-new",
     }
 }

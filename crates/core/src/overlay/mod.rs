@@ -4,6 +4,8 @@
 //! there are. Services on top see the overlay only through [`Routes`]. What all overlays must show in a ring of many
 //! nodes is written once, as the conformance suite of the simulator crate.
 
+mod budget;
+pub mod chord;
 #[cfg(any(test, feature = "fake"))]
 pub mod echo;
 pub mod pastry;
@@ -147,6 +149,9 @@ pub trait Overlay {
     /// Adds to a message of the overlay that passes through.
     fn pass(&mut self, routed: &mut Routed, cx: &mut Ctx<'_>);
 
+    /// A lookup that the overlay itself sent out has found a node. `false`: it was not the overlay's.
+    fn on_found(&mut self, serial: u32, root: Contact, cx: &mut Ctx<'_>) -> bool;
+
     /// Handles a message of the overlay that has come to its end here.
     fn arrive(&mut self, routed: Routed, cx: &mut Ctx<'_>);
 
@@ -183,6 +188,7 @@ macro_rules! each {
     ($self:expr, $overlay:ident => $call:expr) => {
         match $self {
             AnyOverlay::Pastry($overlay) => $call,
+            AnyOverlay::Chord($overlay) => $call,
             #[cfg(any(test, feature = "fake"))]
             AnyOverlay::Echo($overlay) => $call,
         }
@@ -254,7 +260,7 @@ impl Routes for AnyOverlay {
     fn toward(&self, key: Key) -> Toward {
         match self.next_hop(key, Stage::Prefix, &[], None) {
             NextHop::Here => Toward::Here,
-            NextHop::Peer(contact, Rule::LeafSet) => Toward::Near(contact),
+            NextHop::Peer(contact, Rule::LeafSet | Rule::SuccessorList) => Toward::Near(contact),
             NextHop::Peer(..) => Toward::Far,
             NextHop::Wait | NextHop::NotReady => Toward::Nowhere,
         }
@@ -270,6 +276,8 @@ impl Routes for AnyOverlay {
 pub enum AnyOverlay {
     /// Pastry: prefix routing, leaf sets, proximity.
     Pastry(pastry::Pastry),
+    /// Chord: a ring of successor lists, with fingers.
+    Chord(chord::Chord),
     /// A stand-in that echoes.
     #[cfg(any(test, feature = "fake"))]
     Echo(echo::Echo),
@@ -280,8 +288,15 @@ impl AnyOverlay {
     pub fn as_pastry(&self) -> Option<&pastry::Pastry> {
         match self {
             AnyOverlay::Pastry(pastry) => Some(pastry),
-            #[cfg(any(test, feature = "fake"))]
-            AnyOverlay::Echo(_) => None,
+            _ => None,
+        }
+    }
+
+    /// Returns the Chord node, if it is one.
+    pub fn as_chord(&self) -> Option<&chord::Chord> {
+        match self {
+            AnyOverlay::Chord(chord) => Some(chord),
+            _ => None,
         }
     }
 }
@@ -408,6 +423,10 @@ impl Overlay for AnyOverlay {
 
     fn pass(&mut self, routed: &mut Routed, cx: &mut Ctx<'_>) {
         each!(self, o => o.pass(routed, cx));
+    }
+
+    fn on_found(&mut self, serial: u32, root: Contact, cx: &mut Ctx<'_>) -> bool {
+        each!(self, o => o.on_found(serial, root, cx))
     }
 
     fn arrive(&mut self, routed: Routed, cx: &mut Ctx<'_>) {

@@ -27,7 +27,7 @@ pub(crate) const PATH_MAX: usize = 255;
 const IN_MEMORY: &str = "writing to memory does not fail";
 
 // The fields. One list for all kinds: the same word has the same number everywhere.
-const KEY: u8 = 0;
+pub(super) const KEY: u8 = 0;
 const ORIGIN: u8 = 1;
 const SERIAL: u8 = 2;
 const HOPS: u8 = 3;
@@ -37,21 +37,21 @@ const PURPOSE: u8 = 6;
 const BYTES: u8 = 7;
 const NONCE: u8 = 8;
 const ROWS_DONE: u8 = 9;
-const CONTACTS: u8 = 10;
-const TAKEN: u8 = 11;
+pub(super) const CONTACTS: u8 = 10;
+pub(super) const TAKEN: u8 = 11;
 const BETTER: u8 = 12;
 const TO: u8 = 13;
 const BY: u8 = 14;
 const OUTCOME: u8 = 15;
-const TARGET: u8 = 16;
-const WHOLE: u8 = 17;
+pub(super) const TARGET: u8 = 16;
+pub(super) const WHOLE: u8 = 17;
 const LEAVES: u8 = 18;
-const VERSIONS: u8 = 19;
+pub(super) const VERSIONS: u8 = 19;
 const REASON: u8 = 20;
-const SEEN: u8 = 21;
+pub(super) const SEEN: u8 = 21;
 const PROXIMITY: u8 = 22;
 const ROUND: u8 = 23;
-const WHAT: u8 = 24;
+pub(super) const WHAT: u8 = 24;
 const TARGET_ID: u8 = 25;
 const HOLDS: u8 = 26;
 const SIDE: u8 = 27;
@@ -68,7 +68,7 @@ pub(super) fn encode(body: &Body, book: &dyn AddressBook, out: &mut Vec<u8>) -> 
     request
 }
 
-struct Writer<'a> {
+pub(super) struct Writer<'a> {
     out: &'a mut Vec<u8>,
     count: u8,
     book: &'a dyn AddressBook,
@@ -82,11 +82,11 @@ impl Writer<'_> {
         encoder
     }
 
-    fn number(&mut self, field: u8, value: u32) {
+    pub(super) fn number(&mut self, field: u8, value: u32) {
         self.field(field).u32(value).expect(IN_MEMORY);
     }
 
-    fn bytes(&mut self, field: u8, bytes: &[u8]) {
+    pub(super) fn bytes(&mut self, field: u8, bytes: &[u8]) {
         self.field(field).bytes(bytes).expect(IN_MEMORY);
     }
 
@@ -100,7 +100,7 @@ impl Writer<'_> {
         self.out[start - 4..start].copy_from_slice(&length.to_be_bytes());
     }
 
-    fn contacts(&mut self, field: u8, list: &[Contact]) {
+    pub(super) fn contacts(&mut self, field: u8, list: &[Contact]) {
         self.in_place(field, |out, book| {
             out.reserve(30 * list.len());
             list.iter().for_each(|contact| contacts::write(contact, &[], book, out));
@@ -149,6 +149,7 @@ impl Writer<'_> {
                 *nonce
             }
             Body::Pastry(message) => self.pastry(message),
+            Body::Chord(message) => super::chord::encode(message, self),
             Body::Store(packet) => {
                 if !packet.contacts.is_empty() {
                     self.contacts(CONTACTS, &packet.contacts);
@@ -323,7 +324,7 @@ impl Writer<'_> {
 
 /// All fields a body can have, as found. Lists are checked; what is missing is `None`.
 #[derive(Default)]
-struct Fields<'b> {
+pub(super) struct Fields<'b> {
     numbers: [Option<u32>; 32],
     bytes: [Option<&'b [u8]>; 32],
 }
@@ -355,7 +356,7 @@ impl<'b> Fields<'b> {
         Ok(fields)
     }
 
-    fn number(&self, field: u8) -> Result<u32, DecodeError> {
+    pub(super) fn number(&self, field: u8) -> Result<u32, DecodeError> {
         self.numbers[usize::from(field)].ok_or(DecodeError::Malformed)
     }
 
@@ -363,7 +364,7 @@ impl<'b> Fields<'b> {
         u8::try_from(self.number(field)?).map_err(|_| DecodeError::Malformed)
     }
 
-    fn optional(&self, field: u8) -> Option<&'b [u8]> {
+    pub(super) fn optional(&self, field: u8) -> Option<&'b [u8]> {
         self.bytes[usize::from(field)]
     }
 
@@ -376,15 +377,15 @@ impl<'b> Fields<'b> {
         if bytes.len() > PAYLOAD_MAX { Err(DecodeError::Oversized) } else { Ok(bytes.to_vec()) }
     }
 
-    fn id(&self, field: u8) -> Result<Id, DecodeError> {
+    pub(super) fn id(&self, field: u8) -> Result<Id, DecodeError> {
         Id::from_bytes(self.bytes(field)?).map_err(|_| DecodeError::Malformed)
     }
 
-    fn list(&self, field: u8) -> Result<Unread<'b>, DecodeError> {
+    pub(super) fn list(&self, field: u8) -> Result<Unread<'b>, DecodeError> {
         Unread::check(self.bytes(field)?, CONTACTS_MAX, 0)
     }
 
-    fn one(&self, field: u8) -> Result<Unread<'b>, DecodeError> {
+    pub(super) fn one(&self, field: u8) -> Result<Unread<'b>, DecodeError> {
         let list = self.list(field)?;
         if list.len() == 1 { Ok(list) } else { Err(DecodeError::Malformed) }
     }
@@ -485,7 +486,7 @@ impl<'b> Fields<'b> {
 }
 
 /// Reads the only contact of a list that was checked to have one.
-fn first(list: Unread<'_>, book: &mut dyn AddressBook) -> Result<Contact, DecodeError> {
+pub(super) fn first(list: Unread<'_>, book: &mut dyn AddressBook) -> Result<Contact, DecodeError> {
     list.contacts(book).first().copied().ok_or(DecodeError::Malformed)
 }
 
@@ -593,6 +594,22 @@ pub(super) fn decode(
             let nearer = fields.optional(TARGET_ID).map(|_| fields.id(TARGET_ID)).transpose()?;
             pastry(Message::LeaseReturn { nonce: request, nearer })
         }
+        BodyKind::GetBestPredecessor
+        | BodyKind::GotBestPredecessor
+        | BodyKind::GetSuccList
+        | BodyKind::GotSuccList
+        | BodyKind::GetPredAndSuccs
+        | BodyKind::GotPredAndSuccs
+        | BodyKind::Notify
+        | BodyKind::Busy
+        | BodyKind::RingPing
+        | BodyKind::RingPong
+        | BodyKind::Leaving
+        | BodyKind::Apply
+        | BodyKind::Referred
+        | BodyKind::Seal
+        | BodyKind::Sealed
+        | BodyKind::Commit => super::chord::decode(kind, request, &fields, book).map(Body::Chord),
         BodyKind::Obituary => pastry(Message::Obituary(first(fields.one(TARGET)?, book)?)),
         BodyKind::StoreAsk
         | BodyKind::StoreAnswer
@@ -642,6 +659,9 @@ fn rule_bytes(rule: Rule) -> [u8; 3] {
         Rule::Spare { row, column } => [2, row, column],
         Rule::RareCase => [3, 0, 0],
         Rule::Here => [4, 0, 0],
+        Rule::SuccessorList => [5, 0, 0],
+        Rule::Finger { bit } => [6, bit, 0],
+        Rule::Predecessor => [7, 0, 0],
     }
 }
 
@@ -652,6 +672,9 @@ fn rule_from(bytes: &[u8]) -> Option<Rule> {
         [2, row, column] => Some(Rule::Spare { row, column }),
         [3, ..] => Some(Rule::RareCase),
         [4, ..] => Some(Rule::Here),
+        [5, ..] => Some(Rule::SuccessorList),
+        [6, bit, _] => Some(Rule::Finger { bit }),
+        [7, ..] => Some(Rule::Predecessor),
         _ => None,
     }
 }

@@ -14,6 +14,7 @@
 //! a limit and against the bytes that are really there.
 
 pub(crate) mod body;
+mod chord;
 mod contacts;
 
 use alloc::vec::Vec;
@@ -242,6 +243,22 @@ const fn code(kind: BodyKind) -> u8 {
         BodyKind::StoreCompare => 47,
         BodyKind::StoreLeaving => 48,
         BodyKind::StorePausing => 49,
+        BodyKind::GetBestPredecessor => 60,
+        BodyKind::GotBestPredecessor => 61,
+        BodyKind::GetSuccList => 62,
+        BodyKind::GotSuccList => 63,
+        BodyKind::GetPredAndSuccs => 64,
+        BodyKind::GotPredAndSuccs => 65,
+        BodyKind::Notify => 66,
+        BodyKind::Busy => 67,
+        BodyKind::RingPing => 68,
+        BodyKind::RingPong => 69,
+        BodyKind::Leaving => 70,
+        BodyKind::Apply => 71,
+        BodyKind::Referred => 72,
+        BodyKind::Seal => 73,
+        BodyKind::Sealed => 74,
+        BodyKind::Commit => 75,
         BodyKind::Echo => 255,
     }
 }

@@ -139,6 +139,9 @@ fn samples_cover_every_kind_and_every_choice_within_a_kind() {
         Rule::Spare { .. } => 2,
         Rule::RareCase => 3,
         Rule::Here => 4,
+        Rule::SuccessorList => 5,
+        Rule::Finger { .. } => 6,
+        Rule::Predecessor => 7,
     };
     let outcome = |outcome: &Outcome| match outcome {
         Outcome::Found(path) => usize::from(path.is_empty()),
@@ -186,7 +189,7 @@ fn samples_cover_every_kind_and_every_choice_within_a_kind() {
         }
     }
     assert_eq!(kinds.len(), BodyKind::ALL.len());
-    assert_eq!((rules.len(), outcomes.len()), (5, 2 * 9));
+    assert_eq!((rules.len(), outcomes.len()), (8, 2 * 9));
     assert_eq!((asked.len(), given.len(), reasons.len()), (4, 4, 2));
 }
 
@@ -405,9 +408,10 @@ fn a_frame_with_several_faults_teaches_nothing() {
 #[test]
 fn a_missing_field_is_malformed_unless_it_may_be_missing() {
     let may_be_missing = |kind: BodyKind, field: u64| match (kind, field) {
-        // Better hop, seen version, leaf set that was seen, nobody nearer, distance that was not measured, path that was
+        // Better hop, predecessor, seen version, leaf set that was seen, nobody nearer, distance that was not measured, path that was
         // not traced, answer that was not given.
         (BodyKind::HopAck, 12)
+        | (BodyKind::GotPredAndSuccs, 16)
         | (BodyKind::StateRequest, 22)
         | (BodyKind::LeafProbe | BodyKind::Announce, 21)
         | (BodyKind::LeafReply | BodyKind::LeaseRequest | BodyKind::LeaseReply, 18)
@@ -561,6 +565,9 @@ fn a_choice_that_is_unknown_is_malformed() {
         (replaced(sample(BodyKind::RoutedReceipt), number_field(15, 7)), false),
         (replaced(sample(BodyKind::LeaseRequest), number_field(27, 1)), true),
         (replaced(sample(BodyKind::LeaseRequest), number_field(27, 2)), false),
+        (replaced(sample(BodyKind::GetSuccList), number_field(17, 1)), true),
+        (replaced(sample(BodyKind::GetSuccList), number_field(17, 2)), false),
+        (replaced(sample(BodyKind::Sealed), number_field(11, 2)), false),
         (replaced(sample(BodyKind::JoinRefused), number_field(20, 1)), true),
         (replaced(sample(BodyKind::JoinRefused), number_field(20, 2)), false),
         (replaced(sample(BodyKind::StateRequest), bytes_field(24, &[3])), true),
@@ -569,8 +576,9 @@ fn a_choice_that_is_unknown_is_malformed() {
         (replaced(sample(BodyKind::StateReply), bytes_field(24, &[1])), false),
         (replaced(sample(BodyKind::StateReply), bytes_field(24, &[2, 1])), false),
         (replaced(sample(BodyKind::Trace), bytes_field(5, &hop(4))), true),
-        (replaced(sample(BodyKind::Trace), bytes_field(5, &hop(5))), false),
-        (replaced(sample(BodyKind::Trace), bytes_field(5, &[hop(4), hop(5)].concat())), false),
+        (replaced(sample(BodyKind::Trace), bytes_field(5, &hop(7))), true),
+        (replaced(sample(BodyKind::Trace), bytes_field(5, &hop(8))), false),
+        (replaced(sample(BodyKind::Trace), bytes_field(5, &[hop(4), hop(8)].concat())), false),
         (replaced(sample(BodyKind::Trace), bytes_field(5, &record(1, &v4(1), &[0; 6]))), false),
         (replaced(sample(BodyKind::Join), bytes_field(5, &record(1, &v4(1), &[0; 12]))), true),
         (replaced(sample(BodyKind::Join), bytes_field(5, &record(1, &v4(1), &[0; 11]))), false),

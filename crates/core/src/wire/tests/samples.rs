@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 
 use super::*;
+use crate::overlay::chord::{Asker, Message as Chord};
 use crate::overlay::pastry::routing_table::Entry;
 use crate::overlay::pastry::{Flank, LeaseRecall, LeaseReply, LeaseRequest};
 
@@ -78,9 +79,18 @@ pub(super) fn rules() -> Vec<Rule> {
     ]
 }
 
+/// The rules that came later; what was recorded before them stays as it was.
+fn chord_rules() -> Vec<Rule> {
+    vec![Rule::SuccessorList, Rule::Finger { bit: 0 }, Rule::Finger { bit: u8::MAX }, Rule::Predecessor]
+}
+
 pub(super) fn path() -> Vec<Hop> {
+    path_by(rules())
+}
+
+fn path_by(rules: Vec<Rule>) -> Vec<Hop> {
     let proximities = [Proximity(0), Proximity(1), Proximity::UNKNOWN].into_iter().cycle();
-    let hops = rules().into_iter().zip(everybody().into_iter().cycle()).zip(proximities);
+    let hops = rules.into_iter().zip(everybody().into_iter().cycle()).zip(proximities);
     hops.map(|((rule, node), proximity)| Hop { node, rule, proximity }).collect()
 }
 
@@ -147,7 +157,11 @@ pub(super) fn samples_of(kind: BodyKind) -> Vec<Body> {
     match kind {
         BodyKind::Lookup => vec![first(Payload::Lookup), most(Payload::Lookup)],
         BodyKind::Trace => {
-            vec![first(Payload::Trace(Box::default())), most(Payload::Trace(Box::new(path())))]
+            vec![
+                first(Payload::Trace(Box::default())),
+                most(Payload::Trace(Box::new(path()))),
+                first(Payload::Trace(Box::new(path_by(chord_rules())))),
+            ]
         }
         BodyKind::App => {
             let app = |purpose, bytes| Payload::App(Box::new(App { purpose, bytes }));
@@ -283,8 +297,63 @@ pub(super) fn samples_of(kind: BodyKind) -> Vec<Body> {
             Message::LeaseReturn { nonce: 0, nearer: None },
             Message::LeaseReturn { nonce: u32::MAX, nearer: Some(Id::MAX) },
         ]),
+        kind if kind.is_of_chord() => chord_samples_of(kind).into_iter().map(Body::Chord).collect(),
         kind if kind.is_of_store() => super::store_samples::samples_of(kind),
         BodyKind::Echo => vec![Body::Echo(0), Body::Echo(u32::MAX)],
+        _ => Vec::new(),
+    }
+}
+
+fn chord_samples_of(kind: BodyKind) -> Vec<Chord> {
+    let most = u32::MAX;
+    match kind {
+        BodyKind::GetBestPredecessor => vec![
+            Chord::GetBestPredecessor { nonce: 0, of: Id::ZERO, asker: Asker::Peer },
+            Chord::GetBestPredecessor { nonce: most, of: Id::MAX, asker: Asker::Client },
+        ],
+        BodyKind::GotBestPredecessor => vec![
+            Chord::GotBestPredecessor { nonce: 0, node: zero() },
+            Chord::GotBestPredecessor { nonce: most, node: last() },
+        ],
+        BodyKind::GetSuccList => vec![
+            Chord::GetSuccList { nonce: 0, asker: Asker::Peer },
+            Chord::GetSuccList { nonce: most, asker: Asker::Client },
+        ],
+        BodyKind::GotSuccList => vec![
+            Chord::GotSuccList { nonce: 0, list: Vec::new() },
+            Chord::GotSuccList { nonce: most, list: everybody() },
+        ],
+        BodyKind::GetPredAndSuccs => {
+            vec![Chord::GetPredAndSuccs { nonce: 0 }, Chord::GetPredAndSuccs { nonce: most }]
+        }
+        BodyKind::GotPredAndSuccs => vec![
+            Chord::GotPredAndSuccs { nonce: 0, pred: None, list: Vec::new() },
+            Chord::GotPredAndSuccs { nonce: most, pred: Some(last()), list: everybody() },
+        ],
+        BodyKind::Notify => vec![Chord::Notify],
+        BodyKind::Busy => vec![Chord::Busy { nonce: 0 }, Chord::Busy { nonce: most }],
+        BodyKind::RingPing => vec![Chord::Ping { nonce: 0 }, Chord::Ping { nonce: most }],
+        BodyKind::RingPong => vec![Chord::Pong { nonce: 0 }, Chord::Pong { nonce: most }],
+        BodyKind::Leaving => {
+            vec![Chord::Leaving { list: Vec::new() }, Chord::Leaving { list: everybody() }]
+        }
+        BodyKind::Apply => vec![Chord::Apply],
+        BodyKind::Referred => {
+            vec![Chord::Referred { to: zero(), ring: false }, Chord::Referred { to: last(), ring: true }]
+        }
+        BodyKind::Seal => {
+            vec![
+                Chord::Seal { epoch: 0, base: 0, list: Vec::new() },
+                Chord::Seal { epoch: most, base: most, list: everybody() },
+            ]
+        }
+        BodyKind::Sealed => {
+            vec![Chord::Sealed { epoch: 0, agreed: false }, Chord::Sealed { epoch: most, agreed: true }]
+        }
+        BodyKind::Commit => vec![
+            Chord::Commit { epoch: 0, list: Vec::new() },
+            Chord::Commit { epoch: most, list: everybody() },
+        ],
         _ => Vec::new(),
     }
 }
@@ -329,6 +398,16 @@ pub(super) fn contacts_in(body: &Body) -> Vec<Contact> {
         Body::Receipt(receipt) => of_receipt(receipt),
         Body::Store(packet) => packet.contacts.clone(),
         Body::PingVia { target, .. } => vec![*target],
+        Body::Chord(message) => match message {
+            Chord::GotBestPredecessor { node, .. } => vec![*node],
+            Chord::Referred { to, .. } => vec![*to],
+            Chord::GotPredAndSuccs { pred, list, .. } => pred.iter().chain(list).copied().collect(),
+            Chord::GotSuccList { list, .. }
+            | Chord::Leaving { list }
+            | Chord::Seal { list, .. }
+            | Chord::Commit { list, .. } => list.clone(),
+            _ => Vec::new(),
+        },
         Body::Ping(_) | Body::Pong(_) | Body::PongVia { .. } | Body::Echo(_) => Vec::new(),
         Body::Pastry(message) => match message {
             Message::JoinReply(reply) => [of_join(&reply.join), reply.leaves.clone()].concat(),

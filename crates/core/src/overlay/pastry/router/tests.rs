@@ -206,7 +206,7 @@ proptest! {
                         prop_assert_eq!((row, Some(column)), (digits.1, key.digit(digits.1, base)));
                     }
                     Rule::RareCase => prop_assert!(nearer && (leaf || digits.0 >= digits.1)),
-                    Rule::Here => prop_assert!(false),
+                    _ => prop_assert!(false),
                 }
             }
         }
