@@ -188,9 +188,12 @@ impl Store {
     /// Whoever answers for a slot was found, or not.
     pub(super) fn sought(&mut self, number: u32, root: Option<Contact>, cx: &mut Ctx<'_>) {
         let Some(slot) = self.slots.get_mut(&number) else { return };
-        let Some(root) = root.filter(|root| slot.serves() && slot.view.place(root.id).is_none()) else {
+        let Some(root) = root.filter(|_| slot.serves()) else { return };
+        if slot.view.place(root.id).is_some() {
+            // It sees to the slot.
+            self.unsettled.remove(&number);
             return;
-        };
+        }
         slot.learner = Some(Learner { id: root.id, born: None, told: cx.now });
         let view = slot.view.clone();
         self.peer(root);

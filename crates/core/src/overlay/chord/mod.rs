@@ -40,6 +40,9 @@ use crate::message::{Body, HopAck, Nonce, Routed, Stage};
 use crate::range::IdRange;
 use crate::time::Time;
 
+/// How many nodes after a key this node must know to tell who should hold copies.
+const AFTER: usize = 4;
+
 /// A Chord node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Chord {
@@ -241,6 +244,14 @@ impl Overlay for Chord {
         nodes.sort_by_key(|node| key.clockwise_to(node.id));
         nodes.truncate(n);
         nodes
+    }
+
+    fn covers(&self, key: Key) -> bool {
+        // Beyond the last nodes of the list others follow that are not known here.
+        let list = self.ring.succ_list();
+        let far = list.len().checked_sub(AFTER + 1).and_then(|at| list.get(at));
+        let ahead = far.is_some_and(|far| IdRange::arc(self.me.id, far.id.plus(1)).contains(key));
+        !self.large || self.owned().contains(key) || ahead
     }
 
     fn range(&self) -> IdRange {
