@@ -225,7 +225,11 @@ impl Faults {
             self.old = world.snapshot(node).map(|snapshot| (node, snapshot));
             return false;
         };
-        if !self.may_lose(world, node, set_up) || !self.can_spare(world, node) {
+        // Whoever sleeps can not tell that the disk had come further, and together with it would take the old view for the
+        // present one. That is more than the store promises to survive.
+        let awake =
+            (0..world.len() as u32).all(|node| world.node(node).is_some() || self.gone.contains(&node));
+        if !awake || !self.may_lose(world, node, set_up) || !self.can_spare(world, node) {
             self.old = Some((node, snapshot));
             return false;
         }
