@@ -33,6 +33,8 @@ const REFERRALS_MAX: u8 = 8;
 /// each is asked.
 const ROUNDS: u16 = 3;
 const ATTEMPTS: u16 = 12;
+/// How many times as long others are left to begin before this node does.
+const PATIENCE: u16 = 3;
 /// For how many attempts a node that comes back with us, with a lower id, is left to begin.
 const LEFT_TO: u16 = 6;
 
@@ -124,7 +126,9 @@ impl Chord {
         joining.lower = joining.lower.filter(|(_, heard)| joining.attempt - heard <= LEFT_TO);
         let seeds = u16::try_from(self.seeds.len()).unwrap_or(u16::MAX);
         let enough = seeds.saturating_mul(ROUNDS).min(ATTEMPTS).max(seeds);
-        if joining.back && joining.attempt >= enough && joining.lower.is_none() {
+        // Whoever should begin may be new here and wait for somebody who was there before.
+        let begins = joining.lower.is_none() || joining.attempt >= enough.saturating_mul(PATIENCE);
+        if joining.back && joining.attempt >= enough && begins {
             return self.with_forming(cx, |forming, _, out| forming.found(out));
         }
         self.try_seed(cx);
