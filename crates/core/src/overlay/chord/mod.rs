@@ -3,6 +3,7 @@
 //! [`ring`] is the protocol itself, a machine without time that the model checker drives too.
 
 mod message;
+pub mod properties;
 pub mod ring;
 
 pub use message::*;
