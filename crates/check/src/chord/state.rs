@@ -265,6 +265,20 @@ impl State {
                 Action::Fire(at, _) | Action::FalseTimeout(at) => self.finish(at, steps, shown),
                 _ => {}
             }
+            self.notify(steps, shown);
+        }
+    }
+
+    /// With atomic steps a Notify arrives at once, unless it may be lost: it waits at its receiver as it is.
+    fn notify(&mut self, steps: &mut Steps, shown: &mut Shown) {
+        if steps.parts.world.losses > 0 {
+            return;
+        }
+        let first = |state: &State, parts: &Parts| {
+            state.flight.iter().copied().find(|no| parts.flight(*no).kind == Kind::Other)
+        };
+        while let Some(no) = first(self, &steps.parts) {
+            self.deliver(no, steps, shown);
         }
     }
 
