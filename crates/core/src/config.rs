@@ -20,6 +20,15 @@ pub enum Metric {
     Application,
 }
 
+/// The overlays a cluster can use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OverlayKind {
+    /// Prefix routing with leaf sets.
+    Pastry,
+    /// A ring with successor lists and fingers.
+    Chord,
+}
+
 /// What it takes to deliver for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ownership {
@@ -135,6 +144,25 @@ pub struct Settings {
     /// How long a leaving node still passes on what it has in hand.
     pub leave_grace: Duration,
 
+    /// Which overlay the cluster uses; the same everywhere, for ever.
+    pub overlay: OverlayKind,
+    /// Chord: successors a node keeps, 2 to 32, and at least `replicas`. More: more deaths in a row survived, longer
+    /// lists in every exchange. Rings of up to that many and two more know all their members. (reliability.md: 8)
+    pub successors: u8,
+    /// Chord: how often the successor is asked for its predecessor and list. Shorter: a newcomer is known sooner, and a
+    /// dead one gone; more traffic. Jittered.
+    pub tick: Duration,
+    /// Chord: how long a question may stay unanswered before it is asked again, up to `probe_attempts` times.
+    pub query_timeout: Duration,
+    /// Chord: how often those who wait for a busy node are told so; shorter than `query_timeout`.
+    pub keepalive: Duration,
+    /// Chord: how long a node waits for better candidates before it looks whether one is its predecessor. (guess)
+    pub rectify: Duration,
+    /// Chord: how often each finger is looked up anew.
+    pub fingers: Duration,
+    /// Chord: how long a silent successor is asked for, if the list is full without it.
+    pub suspect_for: Duration,
+
     /// Parts the id space is cut into for the store, a power of two up to 65,536; the same everywhere, for ever.
     pub slots: u32,
     /// Bytes a key may have, up to 65,000.
@@ -206,6 +234,14 @@ impl Default for Settings {
             help_timeout: Duration::from_secs(2),
             help_queue: 64,
             leave_grace: Duration::from_millis(500),
+            overlay: OverlayKind::Pastry,
+            successors: 8,
+            tick: Duration::from_secs(1),
+            query_timeout: Duration::from_millis(500),
+            keepalive: Duration::from_millis(200),
+            rectify: Duration::from_millis(100),
+            fingers: Duration::from_secs(30),
+            suspect_for: Duration::from_secs(10),
             slots: 4096,
             key_max: 1024,
             value_max: 1 << 20,
@@ -229,6 +265,7 @@ impl Settings {
             hop_timeout_max: Duration::from_secs(2),
             probe_timeout_min: Duration::from_millis(300),
             probe_timeout_max: Duration::from_secs(3),
+            query_timeout: Duration::from_secs(3),
             heartbeat: Duration::from_secs(10),
             leaf_exchange: Duration::from_secs(60),
             // Time for three probes of a peer whose round trip is not known.
@@ -269,6 +306,13 @@ impl Settings {
                 "leaf-set",
                 "half of it must be at least replicas + 1",
             ),
+            ((2..=32).contains(&self.successors), "successors", "must be 2 to 32"),
+            (
+                self.overlay != OverlayKind::Chord || self.successors >= self.replicas,
+                "successors",
+                "must be at least replicas",
+            ),
+            (self.keepalive < self.query_timeout, "keepalive", "must be shorter than query-timeout"),
             (self.nearer_percent <= 90, "nearer-percent", "must be at most 90"),
             ((1..=254).contains(&self.hops_max), "hops-max", "must be 1 to 254"),
             (self.replicas <= 15, "replicas", "must be at most 15"),
@@ -326,6 +370,11 @@ impl Settings {
                     self.join_backoff_max,
                     self.help_timeout,
                     self.leave_grace,
+                    self.tick,
+                    self.query_timeout,
+                    self.rectify,
+                    self.fingers,
+                    self.suspect_for,
                     self.store_retry,
                     self.sweep,
                     self.tombstone_age,
@@ -355,6 +404,10 @@ impl Settings {
                     self.join_timeout,
                     self.join_backoff_min,
                     self.help_timeout,
+                    self.tick,
+                    self.keepalive,
+                    self.rectify,
+                    self.fingers,
                     self.lease / 10,
                     self.store_retry,
                     self.sweep,
@@ -440,7 +493,10 @@ mod tests {
     #[test]
     fn each_rule_refuses_by_name() {
         type Spoil = fn(&mut Settings);
-        let bad: [(&str, Spoil); 15] = [
+        let bad: [(&str, Spoil); 18] = [
+            ("successors", |s| s.successors = 1),
+            ("successors", |s| (s.successors, s.overlay) = (2, OverlayKind::Chord)),
+            ("keepalive", |s| s.keepalive = s.query_timeout),
             ("hops-max", |s| s.hops_max = 255),
             ("seen", |s| s.seen = 0),
             ("timeouts", |s| s.probe_timeout_max = Duration::MAX),

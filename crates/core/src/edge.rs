@@ -378,6 +378,24 @@ kinds! {
         Heal = "heal",
         /// Messages in hand have had their chance: leave.
         Leave = "leave",
+        /// Chord: time to ask the successor.
+        Stabilize = "stabilize",
+        /// Chord: time to look at who wants to be the predecessor.
+        Rectify = "rectify",
+        /// Chord: time to tell those who wait that they still have to.
+        Keepalive = "keepalive",
+        /// Chord: the node that was asked is silent.
+        Query = "query",
+        /// Chord: time to try again what was given up.
+        Retry = "retry",
+        /// Chord: time to see whether silent successors are there.
+        Suspects = "suspects",
+        /// Chord: time to repeat what was said about the list of all members.
+        Form = "form",
+        /// Chord: time to look fingers up.
+        Fingers = "fingers",
+        /// Chord: a node on a walk is silent.
+        Walk = "walk",
         /// The store has something to repeat, to give up or to look after.
         Store = "store",
     }
@@ -550,6 +568,14 @@ pub enum Note {
     HealAsked,
     /// A vanished peer's ring answered.
     HealAnswered,
+    /// Chord: a query was given up because others wait.
+    GaveWay,
+    /// Chord: all members have agreed on a list.
+    ListHolds,
+    /// Chord: a finger was looked up.
+    FingerFound,
+    /// Chord: a small group goes over to another one.
+    Dissolved,
 }
 
 kinds! {
@@ -687,6 +713,14 @@ kinds! {
         HealAsked = "heal-asked",
         /// [`Note::HealAnswered`]
         HealAnswered = "heal-answered",
+        /// [`Note::GaveWay`]
+        GaveWay = "gave-way",
+        /// [`Note::ListHolds`]
+        ListHolds = "list-holds",
+        /// [`Note::FingerFound`]
+        FingerFound = "finger-found",
+        /// [`Note::Dissolved`]
+        Dissolved = "dissolved",
     }
 }
 
@@ -739,6 +773,10 @@ impl Note {
             Note::DeliverRefused => NoteKind::DeliverRefused,
             Note::HealAsked => NoteKind::HealAsked,
             Note::HealAnswered => NoteKind::HealAnswered,
+            Note::GaveWay => NoteKind::GaveWay,
+            Note::ListHolds => NoteKind::ListHolds,
+            Note::FingerFound => NoteKind::FingerFound,
+            Note::Dissolved => NoteKind::Dissolved,
         }
     }
 }

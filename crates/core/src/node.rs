@@ -4,12 +4,13 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use crate::config::Config;
+use crate::config::{Config, OverlayKind};
 use crate::contact::{Addr, Contact};
 use crate::courier::{Courier, Ended};
 use crate::edge::{Command, Ctx, Failure, Input, Output, Raised, Refusal, Reply, RequestId, Timer};
 use crate::id::{Key, NodeId};
 use crate::message::{Body, Outcome, Payload, Receipt, Routed, Stage};
+use crate::overlay::chord::Chord;
 use crate::overlay::pastry::{Message, Pastry};
 use crate::overlay::{AnyOverlay, Memory, NextHop, Overlay, Status};
 use crate::range::IdRange;
@@ -44,12 +45,27 @@ impl Node {
         Node::over(AnyOverlay::Pastry(Pastry::new(Contact::new(id, incarnation, addr), config)))
     }
 
+    /// Makes a Chord node that is not part of a ring.
+    pub fn chord(id: NodeId, incarnation: u32, addr: Addr, _config: &Config) -> Node {
+        Node::over(AnyOverlay::Chord(Chord::new(Contact::new(id, incarnation, addr))))
+    }
+
+    /// Makes a node of the overlay that the configuration names.
+    pub fn by_config(id: NodeId, incarnation: u32, addr: Addr, config: &Config) -> Node {
+        match config.overlay {
+            OverlayKind::Pastry => Node::pastry(id, incarnation, addr, config),
+            OverlayKind::Chord => Node::chord(id, incarnation, addr, config),
+        }
+    }
+
     /// Says that this identity has never been part of a ring, whatever its incarnation is: there is no earlier life whose
     /// promises have to be waited for. Whoever can not be sure must not say so.
     #[must_use]
     pub fn in_its_first_life(mut self) -> Node {
         match &mut self.overlay {
             AnyOverlay::Pastry(pastry) => pastry.set_first_life(),
+            // No life of a Chord node promises anything to the next.
+            AnyOverlay::Chord(_) => {}
             #[cfg(any(test, feature = "fake"))]
             AnyOverlay::Echo(_) => {}
         }
@@ -309,7 +325,8 @@ impl Node {
         let Some(at) = self.requests.iter().position(|request| request.serial == serial) else {
             let root = matches!(outcome, Outcome::Found(_) | Outcome::Nearest(_)).then_some(by);
             let stores = self.store.as_mut();
-            if !stores.is_some_and(|store| store.found(serial, root, hops, &self.overlay, cx)) {
+            let stored = stores.is_some_and(|store| store.found(serial, root, hops, &self.overlay, cx));
+            if !stored && !root.is_some_and(|root| self.overlay.on_found(serial, root, cx)) {
                 cx.refuse(Refusal::Unsolicited);
             }
             return;

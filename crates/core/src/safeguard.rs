@@ -72,6 +72,8 @@ kinds! {
         AskHead = "ask-head",
         /// Chord, R-21: the predecessor is asked whether it is there before another takes its place.
         AskPredecessor = "ask-predecessor",
+        /// Chord, R-22: a ring begins with a list of r + 3 members that all of them have agreed to.
+        Forming = "forming",
         /// Chord, R-23: every stabilization ends with a Notify, whatever the successor said.
         AlwaysNotify = "always-notify",
         /// Chord, R-24: who hears Busy while others wait for it gives its own query up.

@@ -461,6 +461,10 @@ fn rule_text(rule: Rule) -> String {
         Rule::Cell { row, column } => format!("routing table row {row}, column {column:x}"),
         Rule::Spare { row, column } => format!("spare of row {row}, column {column:x}"),
         Rule::RareCase => "rare case: a nearer node that shares as many digits".into(),
+        Rule::SuccessorList => "successor list: the first at or after the key".into(),
+        Rule::Finger { bit: u8::MAX } => "the known node nearest before the key".into(),
+        Rule::Finger { bit } => format!("finger {bit}"),
+        Rule::Predecessor => "predecessor: one step back".into(),
         Rule::Here => "root".into(),
     }
 }

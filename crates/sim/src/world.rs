@@ -175,7 +175,7 @@ impl World {
     /// # Panics
     /// If the settings break a rule.
     pub fn new(settings: Settings, seed: u64) -> World {
-        World::of(Node::pastry, settings, seed)
+        World::of(Node::by_config, settings, seed)
     }
 
     /// Makes an empty world whose nodes are made by `make`.

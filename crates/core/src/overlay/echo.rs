@@ -184,6 +184,10 @@ impl Overlay for Echo {
 
     fn pass(&mut self, _: &mut Routed, _: &mut Ctx<'_>) {}
 
+    fn on_found(&mut self, _: u32, _: Contact, _: &mut Ctx<'_>) -> bool {
+        false
+    }
+
     fn arrive(&mut self, _: Routed, cx: &mut Ctx<'_>) {
         cx.refuse(Refusal::WrongOverlay);
     }

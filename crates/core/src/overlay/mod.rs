@@ -4,6 +4,7 @@
 //! there are. Services on top see the overlay only through [`Routes`]. What all overlays must show in a ring of many
 //! nodes is written once, as the conformance suite of the simulator crate.
 
+mod budget;
 pub mod chord;
 #[cfg(any(test, feature = "fake"))]
 pub mod echo;
@@ -145,6 +146,9 @@ pub trait Overlay {
     /// Adds to a message of the overlay that passes through.
     fn pass(&mut self, routed: &mut Routed, cx: &mut Ctx<'_>);
 
+    /// A lookup that the overlay itself sent out has found a node. `false`: it was not the overlay's.
+    fn on_found(&mut self, serial: u32, root: Contact, cx: &mut Ctx<'_>) -> bool;
+
     /// Handles a message of the overlay that has come to its end here.
     fn arrive(&mut self, routed: Routed, cx: &mut Ctx<'_>);
 
@@ -181,6 +185,7 @@ macro_rules! each {
     ($self:expr, $overlay:ident => $call:expr) => {
         match $self {
             AnyOverlay::Pastry($overlay) => $call,
+            AnyOverlay::Chord($overlay) => $call,
             #[cfg(any(test, feature = "fake"))]
             AnyOverlay::Echo($overlay) => $call,
         }
@@ -261,6 +266,8 @@ impl Routes for AnyOverlay {
 pub enum AnyOverlay {
     /// Pastry: prefix routing, leaf sets, proximity.
     Pastry(pastry::Pastry),
+    /// Chord: a ring of successor lists, with fingers.
+    Chord(chord::Chord),
     /// A stand-in that echoes.
     #[cfg(any(test, feature = "fake"))]
     Echo(echo::Echo),
@@ -271,8 +278,15 @@ impl AnyOverlay {
     pub fn as_pastry(&self) -> Option<&pastry::Pastry> {
         match self {
             AnyOverlay::Pastry(pastry) => Some(pastry),
-            #[cfg(any(test, feature = "fake"))]
-            AnyOverlay::Echo(_) => None,
+            _ => None,
+        }
+    }
+
+    /// Returns the Chord node, if it is one.
+    pub fn as_chord(&self) -> Option<&chord::Chord> {
+        match self {
+            AnyOverlay::Chord(chord) => Some(chord),
+            _ => None,
         }
     }
 }
@@ -395,6 +409,10 @@ impl Overlay for AnyOverlay {
 
     fn pass(&mut self, routed: &mut Routed, cx: &mut Ctx<'_>) {
         each!(self, o => o.pass(routed, cx));
+    }
+
+    fn on_found(&mut self, serial: u32, root: Contact, cx: &mut Ctx<'_>) -> bool {
+        each!(self, o => o.on_found(serial, root, cx))
     }
 
     fn arrive(&mut self, routed: Routed, cx: &mut Ctx<'_>) {

@@ -1,6 +1,6 @@
 //! Chord's bodies. The number of a question is in the header; the fields are those of the common list.
 
-use super::body::{CONTACTS, Fields, KEY, TAKEN, TARGET, VERSIONS, WHOLE, Writer, first};
+use super::body::{CONTACTS, Fields, KEY, SEEN, TAKEN, TARGET, VERSIONS, WHOLE, Writer, first};
 use super::{AddressBook, DecodeError};
 use crate::message::BodyKind;
 use crate::overlay::chord::{Asker, Message};
@@ -25,7 +25,12 @@ pub(super) fn encode(message: &Message, out: &mut Writer<'_>) -> u32 {
             out.contacts(TARGET, &[*to]);
             out.number(WHOLE, (*ring).into());
         }
-        Message::Seal { epoch, list } | Message::Commit { epoch, list } => {
+        Message::Seal { epoch, base, list } => {
+            out.number(VERSIONS, *epoch);
+            out.number(SEEN, *base);
+            out.contacts(CONTACTS, list);
+        }
+        Message::Commit { epoch, list } => {
             out.number(VERSIONS, *epoch);
             out.contacts(CONTACTS, list);
         }
@@ -83,8 +88,8 @@ pub(super) fn decode(
             Message::Referred { to: first(fields.one(TARGET)?, book)?, ring }
         }
         BodyKind::Seal => {
-            let epoch = fields.number(VERSIONS)?;
-            Message::Seal { epoch, list: fields.list(CONTACTS)?.contacts(book) }
+            let (epoch, base) = (fields.number(VERSIONS)?, fields.number(SEEN)?);
+            Message::Seal { epoch, base, list: fields.list(CONTACTS)?.contacts(book) }
         }
         BodyKind::Sealed => Message::Sealed { epoch: fields.number(VERSIONS)?, agreed: flag(TAKEN)? },
         BodyKind::Commit => {

@@ -7,9 +7,11 @@ mod leaf_sets;
 mod one_deliverer;
 mod one_root;
 mod places;
+mod successors;
 
 pub use known_holders::{holders_are_known, lease_holders_are_known, lease_holders_beside};
 pub use leaf_sets::{exact_leaf_sets, exact_leaf_sets_among, leaf_sets_are_exact, true_leaves};
 pub use one_deliverer::{one_deliverer, one_deliverer_beside, one_deliverer_per_key, telling_keys};
 pub use one_root::{one_root_per_key, owner};
 pub use places::Places;
+pub use successors::neighbours_are_exact;

@@ -1,4 +1,5 @@
-//! A key has one root: the live node numerically nearest to it, ties going counter-clockwise.
+//! A key has one root: in Pastry the live node numerically nearest to it, ties going counter-clockwise; in Chord the
+//! first live node at or after it.
 
 use kringle_core::id::{Key, NodeId};
 use kringle_core::overlay::NextHop;
@@ -7,7 +8,11 @@ use crate::world::World;
 
 /// Returns the ready node that should answer for a key.
 pub fn owner(world: &World, key: Key) -> Option<NodeId> {
-    world.ready().map(|(_, node)| node.me().id).min_by_key(|id| key.closeness(*id))
+    let ids = || world.ready().map(|(_, node)| node.me().id);
+    if world.ready().any(|(_, node)| node.overlay().as_chord().is_some()) {
+        return ids().min_by_key(|id| key.clockwise_to(*id));
+    }
+    ids().min_by_key(|id| key.closeness(*id))
 }
 
 /// Checks that exactly the nearest of all ready nodes would deliver a key.

@@ -17,7 +17,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use kringle_core::config::{Config, Ownership, Safeguard, Settings};
+use kringle_core::config::{Config, OverlayKind, Ownership, Safeguard, Settings};
 use kringle_core::dice::{Dice, SeededDice};
 use kringle_core::node::Node;
 use kringle_core::overlay::Status;
@@ -62,6 +62,8 @@ pub struct SetUp {
     pub load: LoadSetUp,
     /// How nodes get their store.
     pub make: StoreMaker,
+    /// Which overlay the store stands on.
+    pub overlay: OverlayKind,
     /// What disks are like.
     pub disks: DiskOptions,
     /// How many nodes may be without what was on their disks at a time: lost, turned back, damaged, or gone for good.
@@ -186,6 +188,7 @@ impl SetUp {
             nodes,
             duration,
             load: LoadSetUp::default(),
+            overlay: OverlayKind::Pastry,
             make: STORE,
             disks: DiskOptions { leaves_some: true, ..DiskOptions::default() },
             losses_max: usize::from(REPLICAS / 2),
@@ -231,6 +234,9 @@ impl SetUp {
             rejoin_grace: Duration::from_secs(one_of([0, 2, 10])),
             drain: Duration::from_secs(10),
             without: self.without,
+            overlay: self.overlay,
+            // Lists so short that a ring of eight does not know all its members, in most runs.
+            successors: if leaf_set == 8 { REPLICAS } else { 8 },
             ..Settings::default()
         };
         self.adjust.map_or(settings.clone(), |adjust| adjust(settings))

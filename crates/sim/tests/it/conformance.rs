@@ -1,9 +1,10 @@
-//! The overlay conformance suite, run for Pastry.
+//! The overlay conformance suite, run for Pastry and for Chord.
 
 use std::time::Duration;
 
-use kringle_core::config::{Metric, Ownership, Settings};
+use kringle_core::config::{Metric, OverlayKind, Ownership, Settings};
 use kringle_core::id::Base;
+use kringle_core::message::BodyKind;
 use kringle_core::node::Node;
 use kringle_sim::conformance::{self, Subject};
 
@@ -26,7 +27,36 @@ fn pastry() -> Subject {
         name: "pastry",
         make: Node::pastry,
         settings,
-        impossible: &["echo", "deliver-refused", "leases-overdue"],
+        impossible: &[
+            "echo",
+            "deliver-refused",
+            "leases-overdue",
+            // Chord's.
+            "get-best-predecessor",
+            "got-best-predecessor",
+            "get-succ-list",
+            "got-succ-list",
+            "get-pred-and-succs",
+            "got-pred-and-succs",
+            "notify",
+            "busy",
+            "ring-ping",
+            "ring-pong",
+            "leaving",
+            "apply",
+            "referred",
+            "seal",
+            "sealed",
+            "commit",
+            "forwarded-successor-list",
+            "forwarded-finger",
+            "forwarded-predecessor",
+            "gave-way",
+            "list-holds",
+            "finger-found",
+            "dissolved",
+        ],
+        upkeep: &[BodyKind::StateRequest, BodyKind::Ping],
     }
 }
 
@@ -47,8 +77,108 @@ fn pastry_by_hint() -> Subject {
         "leases-overdue",
         "verifying",
         "kept-dead",
+        // Chord's.
+        "get-best-predecessor",
+        "got-best-predecessor",
+        "get-succ-list",
+        "got-succ-list",
+        "get-pred-and-succs",
+        "got-pred-and-succs",
+        "notify",
+        "busy",
+        "ring-ping",
+        "ring-pong",
+        "leaving",
+        "apply",
+        "referred",
+        "seal",
+        "sealed",
+        "commit",
+        "forwarded-successor-list",
+        "forwarded-finger",
+        "forwarded-predecessor",
+        "gave-way",
+        "list-holds",
+        "finger-found",
+        "dissolved",
     ];
     Subject { name: "pastry by hint", settings, impossible, ..pastry() }
+}
+
+fn chord() -> Subject {
+    let settings = Settings {
+        overlay: OverlayKind::Chord,
+        transit_max: Duration::from_secs(10),
+        seen_for: Duration::from_secs(30),
+        ..Settings::demo()
+    };
+    Subject {
+        name: "chord",
+        make: Node::chord,
+        settings,
+        impossible: &[
+            "echo",
+            "deliver-refused",
+            // Whatever is cut off here, somebody has a way.
+            "gave-up",
+            // Pastry's.
+            "join",
+            "join-reply",
+            "join-refused",
+            "leaf-probe",
+            "leaf-reply",
+            "announce",
+            "race",
+            "state-request",
+            "state-reply",
+            "goodbye",
+            "obituary",
+            "lease-request",
+            "lease-reply",
+            "lease-recall",
+            "lease-return",
+            "forwarded-leaf-set",
+            "forwarded-cell",
+            "forwarded-spare",
+            "forwarded-rare-case",
+            "helping",
+            "queued",
+            "nearer-seed",
+            "raced",
+            "cell-filled",
+            "cell-improved",
+            "spare-promoted",
+            "cell-asked",
+            "lazy-repair",
+            "leaf-asked",
+            "leaf-sought",
+            "lease-granted",
+            "lease-refused",
+            "lease-lost",
+            "lease-displaced",
+            "lease-recalled",
+            "leases-overdue",
+            "verifying",
+            "kept-dead",
+        ],
+        upkeep: &[BodyKind::Lookup],
+    }
+}
+
+#[test]
+fn chord_conforms_and_every_kind_of_message_and_note_occurs() {
+    conformance::run(&chord(), 1);
+}
+
+/// Further seeds, one behaviour after the other; `KRINGLE_SEEDS` tries others.
+#[test]
+fn chord_conforms_with_other_seeds() {
+    for seed in seeds(2..5) {
+        for (name, behaviour) in conformance::BEHAVIOURS {
+            println!("chord, seed {seed}: {name}");
+            behaviour(&chord(), seed);
+        }
+    }
 }
 
 #[test]
@@ -108,6 +238,25 @@ fn pastry_conforms_in_other_shapes() {
         for (name, behaviour) in conformance::BEHAVIOURS {
             println!("shape {shape}: {name}");
             behaviour(&subject, 1);
+        }
+    }
+}
+
+#[test]
+fn tmp_each() {
+    let only = std::env::var("ONLY").unwrap_or_default();
+    for seed in seeds(1..2) {
+        for (name, behaviour) in conformance::BEHAVIOURS {
+            if !name.contains(&only) {
+                continue;
+            }
+            let start = std::time::Instant::now();
+            let result = std::panic::catch_unwind(|| behaviour(&chord(), seed));
+            println!(
+                "RESULT {} {seed} {name} {:?}",
+                if result.is_ok() { "ok" } else { "FAIL" },
+                start.elapsed()
+            );
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kringle_core::config::OverlayKind;
 use kringle_sim::store_chaos::{SAFEGUARDS, SetUp, run};
 
 use crate::seeds;
@@ -19,6 +20,16 @@ fn store_chaos_ends_well() {
     }
     let failed: Vec<u64> = seeds(1..61)
         .filter(|seed| run(*seed, &set_up()).inspect_err(|violation| println!("{violation}")).is_err())
+        .collect();
+    assert!(failed.is_empty(), "seeds {failed:?}");
+}
+
+/// The same store over Chord.
+#[test]
+fn store_chaos_over_chord_ends_well() {
+    let set_up = SetUp { overlay: OverlayKind::Chord, ..set_up() };
+    let failed: Vec<u64> = seeds(1..21)
+        .filter(|seed| run(*seed, &set_up).inspect_err(|violation| println!("{violation}")).is_err())
         .collect();
     assert!(failed.is_empty(), "seeds {failed:?}");
 }

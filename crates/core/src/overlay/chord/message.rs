@@ -88,6 +88,8 @@ pub enum Message {
     Seal {
         /// The number of the list.
         epoch: u32,
+        /// The number of the list that holds, as far as the sender knows.
+        base: u32,
         /// All members-to-be.
         list: Vec<Contact>,
     },

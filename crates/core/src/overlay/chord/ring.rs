@@ -67,6 +67,8 @@ pub struct Ring {
     delayed_queries: Vec<(Contact, Message)>,
     /// Successors that stayed silent, by distance. They are asked again until they answer or are forgotten.
     suspects: Vec<Contact>,
+    /// Those of them whom others can reach: named to others, who may be able to, too. By id.
+    vouched: Vec<NodeId>,
     /// The number of the last round of such questions.
     probe: Option<Nonce>,
     last_nonce: Nonce,
@@ -128,6 +130,8 @@ pub enum RingTimer {
     Rejoin,
     /// Time to see whether suspects are there.
     Probe,
+    /// Time to repeat what was said about the list of all members; for [`super::forming`].
+    Form,
 }
 
 /// What the machine wants done, or reports.
@@ -151,6 +155,10 @@ pub enum Effect {
     Cleared(Contact),
     /// A query was given up because others wait.
     GaveUp,
+    /// A list of all members holds.
+    Committed,
+    /// The others have agreed on a list without this node.
+    Expelled,
 }
 
 /// Why a join came to nothing.
@@ -185,6 +193,7 @@ impl Ring {
             cur_request: None,
             delayed_queries: Vec::new(),
             suspects: Vec::new(),
+            vouched: Vec::new(),
             probe: None,
             last_nonce: nonce,
         }
@@ -242,17 +251,51 @@ impl Ring {
         may
     }
 
+    /// Others say that they can reach a suspect, or no longer do.
+    pub fn vouch(&mut self, id: NodeId, reached: bool) {
+        self.vouched.retain(|other| *other != id);
+        if reached && self.suspects.iter().any(|suspect| suspect.id == id) {
+            self.vouched.push(id);
+            self.vouched.sort();
+        }
+    }
+
     /// A suspect has been silent for long. It is forgotten if the list is full without it.
     pub fn forget(&mut self, id: NodeId, rules: &Rules) {
         if self.succ_list.len() >= rules.successors {
+            self.vouch(id, false);
             self.suspects.retain(|suspect| suspect.id != id);
         }
+    }
+
+    /// The overlay's own probes have found a peer dead: as if it had not answered a question. A predecessor stays until
+    /// another wants its place: only then does it matter, and this node may be the only one that can not reach it.
+    pub fn lost(&mut self, peer: Contact, rules: &Rules, out: Out<'_>) {
+        let start = out.len();
+        let asked = |request: &Request| is_same_life(&request.target, &peer);
+        if self.cur_request.as_ref().is_some_and(asked) {
+            self.on_silence(true, rules, out);
+        } else if let Some(at) = self.succ_list.iter().position(|node| is_same_life(node, &peer)) {
+            self.succ_list.remove(at);
+            if rules.keeps(Safeguard::Suspects) {
+                self.suspect(peer, rules, out);
+            }
+        }
+        self.flush_delayed(start, out);
+    }
+
+    /// A peer has shown itself in some message: if this is a later life of it, the earlier one is dead.
+    pub fn heard(&mut self, from: Contact, rules: &Rules, out: Out<'_>) {
+        let start = out.len();
+        self.hear(from, rules, out);
+        self.flush_delayed(start, out);
     }
 
     /// The overlay has its own proof that a suspect lives.
     pub fn alive(&mut self, peer: Contact, rules: &Rules, out: Out<'_>) {
         if let Some(at) = self.suspects.iter().position(|suspect| is_same_life(suspect, &peer)) {
             let suspect = self.suspects.remove(at);
+            self.vouch(suspect.id, false);
             self.insert(suspect, rules);
             out.push(Effect::Cleared(suspect));
         }
@@ -282,6 +325,7 @@ impl Ring {
                 }
             }
             RingTimer::Request { target, nonce } => self.on_request_timer(target, nonce, rules, out),
+            RingTimer::Form => {}
             RingTimer::Rejoin => {
                 if !self.joined && self.cur_request.is_none() && self.known.id != self.ptr.id {
                     self.start_query(Query::Join(self.known), rules, out);
@@ -566,6 +610,8 @@ impl Ring {
         assert!(
             self.joined || (self.pred.is_none() && self.succ_list.is_empty() && self.rectify_with.is_none())
         );
+        let is_suspect = |id: &NodeId| self.suspects.iter().any(|suspect| suspect.id == *id);
+        assert!(self.vouched.iter().all(is_suspect), "who is vouched for is suspected");
         let both = |node: &&Contact| self.suspects.iter().any(|suspect| suspect.id == node.id);
         assert!(!self.succ_list.iter().any(|node| both(&node)), "a successor is suspected");
     }

@@ -14,7 +14,6 @@ use crate::id::NodeId;
 use crate::message::{Body, HopAck, Nonce};
 use crate::overlay::Status;
 use crate::overlay::probe::Why;
-use crate::time::Time;
 
 /// What we know of the exchange with a ring neighbour: whether it has been heard, and who has seen what.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
@@ -28,33 +27,9 @@ pub(super) struct Beside {
     pub(super) told: Option<u32>,
 }
 
-/// A token bucket of bytes.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
-pub(super) struct Budget {
-    spent: u32,
-    since: Time,
-}
-
 /// What a list of contacts costs on the wire, roughly, per entry and per message.
 const CONTACT_BYTES: u32 = 32;
 const MESSAGE_BYTES: u32 = 96;
-
-impl Budget {
-    /// Takes that many bytes, or says that the budget is spent.
-    pub(super) fn take(&mut self, bytes: u32, cx: &mut Ctx<'_>) -> bool {
-        let earned = cx.now.since(self.since).as_micros() * u128::from(cx.config.budget) / 1_000_000;
-        if earned > 0 {
-            self.spent = self.spent.saturating_sub(u32::try_from(earned).unwrap_or(u32::MAX));
-            self.since = cx.now;
-        }
-        if self.spent.saturating_add(bytes) > cx.config.budget_burst {
-            cx.note(Note::BudgetSpent);
-            return false;
-        }
-        self.spent += bytes;
-        true
-    }
-}
 
 fn cost(contacts: usize) -> u32 {
     MESSAGE_BYTES + CONTACT_BYTES * u32::try_from(contacts).unwrap_or(u32::MAX / CONTACT_BYTES)

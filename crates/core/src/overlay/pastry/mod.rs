@@ -24,6 +24,7 @@ pub use message::*;
 use router::Router;
 use routing_table::Entry;
 
+use super::budget::Budget;
 use super::probe::{Prober, Why};
 use super::proximity::ProximityCache;
 use super::{Memory, NextHop, Overlay, Status};
@@ -51,7 +52,7 @@ pub struct Pastry {
     next_nonce: Nonce,
     /// The left and the right neighbour as of the last heartbeat.
     beside: [maintenance::Beside; 2],
-    budget: maintenance::Budget,
+    budget: Budget,
 
     /// Where to look for the ring again when everybody is gone.
     seeds: Vec<Contact>,
@@ -116,7 +117,7 @@ impl Pastry {
             asks: Vec::new(),
             next_nonce: 0,
             beside: Default::default(),
-            budget: maintenance::Budget::default(),
+            budget: Budget::default(),
             seeds: Vec::new(),
             past: None,
             joining: None,
@@ -647,7 +648,7 @@ impl Overlay for Pastry {
             Timer::LeafExchange => self.on_leaf_exchange(cx),
             Timer::RowSwap => self.on_row_swap(cx),
             Timer::Neighbourhood => self.on_neighbourhood_exchange(cx),
-            Timer::Hop | Timer::Request | Timer::Store => {}
+            _ => {}
         }
         self.settle_forgotten(cx);
     }
@@ -722,6 +723,10 @@ impl Overlay for Pastry {
         if let Payload::Join(join) = &mut routed.payload {
             self.add_rows(joiner, join);
         }
+    }
+
+    fn on_found(&mut self, _: u32, _: Contact, _: &mut Ctx<'_>) -> bool {
+        false
     }
 
     fn arrive(&mut self, routed: Routed, cx: &mut Ctx<'_>) {

@@ -344,7 +344,10 @@ fn chord_samples_of(kind: BodyKind) -> Vec<Chord> {
             vec![Chord::Referred { to: zero(), ring: false }, Chord::Referred { to: last(), ring: true }]
         }
         BodyKind::Seal => {
-            vec![Chord::Seal { epoch: 0, list: Vec::new() }, Chord::Seal { epoch: most, list: everybody() }]
+            vec![
+                Chord::Seal { epoch: 0, base: 0, list: Vec::new() },
+                Chord::Seal { epoch: most, base: most, list: everybody() },
+            ]
         }
         BodyKind::Sealed => {
             vec![Chord::Sealed { epoch: 0, agreed: false }, Chord::Sealed { epoch: most, agreed: true }]

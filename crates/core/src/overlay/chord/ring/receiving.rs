@@ -60,10 +60,6 @@ impl Ring {
 
     /// VC-20, VC-29
     fn on_question(&mut self, from: Contact, question: Message, rules: &Rules, out: Out<'_>) {
-        // Whoever looks for its own place has none: what we know of it is from before.
-        if matches!(question, Message::GetBestPredecessor { of, .. } if of == from.id) {
-            self.bury(|node| node.id == from.id, rules, out);
-        }
         let Some(request) = &self.cur_request else {
             return out.extend(self.answer(from, &question));
         };
@@ -284,17 +280,16 @@ impl Ring {
         }
     }
 
-    /// VC-13
+    /// VC-13. The list is given without the asker: its own list ends before itself, and if it is looking for its place
+    /// again, what this node knows of it is from before.
     pub(super) fn answer(&self, to: Contact, question: &Message) -> Option<Effect> {
         let answer = match *question {
             Message::GetBestPredecessor { nonce, of, .. } => {
                 Message::GotBestPredecessor { nonce, node: self.best_predecessor(of) }
             }
-            Message::GetSuccList { nonce, .. } => {
-                Message::GotSuccList { nonce, list: self.succ_list.clone() }
-            }
+            Message::GetSuccList { nonce, .. } => Message::GotSuccList { nonce, list: self.list_for(to.id) },
             Message::GetPredAndSuccs { nonce } => {
-                Message::GotPredAndSuccs { nonce, pred: self.pred, list: self.succ_list.clone() }
+                Message::GotPredAndSuccs { nonce, pred: self.pred, list: self.list_for(self.ptr.id) }
             }
             _ => return None,
         };

@@ -38,6 +38,7 @@ impl Ring {
     /// if the ring is that small.
     pub(super) fn follow(&mut self, head: Contact, list: &[Contact], rules: &Rules) {
         self.suspects.retain(|suspect| suspect.id != head.id);
+        self.vouch(head.id, false);
         let mut new = Vec::with_capacity(rules.successors);
         new.push(head);
         let checked = rules.keeps(Safeguard::CheckLists);
@@ -75,8 +76,22 @@ impl Ring {
             Some(same) if same.id == node.id => *same = node,
             _ => self.suspects.insert(at, node),
         }
-        self.suspects.truncate(2 * rules.successors);
+        for forgotten in self.suspects.split_off(self.suspects.len().min(2 * rules.successors)) {
+            self.vouch(forgotten.id, false);
+        }
         out.push(Effect::Suspected(node));
+    }
+
+    /// The list as others get it: with suspects that only this node can not reach.
+    pub(super) fn list_for(&self, asker: NodeId) -> Vec<Contact> {
+        let vouched = self.suspects.iter().filter(|suspect| self.vouched.contains(&suspect.id));
+        let mut list: Vec<Contact> = self.succ_list.iter().chain(vouched).copied().collect();
+        if list.len() > self.succ_list.len() {
+            list.sort_by_key(|node| self.ptr.id.clockwise_to(node.id));
+            list.truncate(self.succ_list.len());
+        }
+        list.retain(|node| node.id != asker);
+        list
     }
 
     /// Returns what is known of the latest life of a node.
@@ -117,6 +132,7 @@ impl Ring {
         }
         self.succ_list.retain(|node| !is_dead(node));
         self.suspects.retain(|node| !is_dead(node));
+        self.vouched.retain(|id| self.suspects.iter().any(|suspect| suspect.id == *id));
         self.pred = self.pred.filter(|node| !is_dead(node));
         self.rectify_with = self.rectify_with.filter(|node| !is_dead(node));
         if self.is_candidate(&is_dead) {

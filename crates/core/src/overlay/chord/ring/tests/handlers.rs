@@ -392,7 +392,9 @@ fn who_looks_for_its_place_has_none() {
     let of = node(5).id;
     let effects = receive(&mut ring, 5, Message::GetBestPredecessor { nonce: 3, of, asker: Asker::Peer });
     assert_eq!(sends(&effects), [(5, Message::GotBestPredecessor { nonce: 3, node: node(2) })]);
-    assert_eq!(names(ring.succ_list()), [1, 3]);
+    let effects = receive(&mut ring, 5, Message::GetSuccList { nonce: 4, asker: Asker::Peer });
+    assert_eq!(sends(&effects), [(5, Message::GotSuccList { nonce: 4, list: nodes(&[1, 3]) })]);
+    assert_eq!(names(ring.succ_list()), [5, 1, 3], "nothing is changed by asking");
 }
 
 #[test]

@@ -1,0 +1,212 @@
+//! Small groups that grow, lose members, and disagree.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use super::*;
+use crate::contact::Addr;
+
+const RULES: Rules = Rules { successors: 3, attempts: 1, without: None };
+
+fn node(i: u32) -> Contact {
+    Contact::new(Id::new(u128::from(i) << 100), 1, Addr(i))
+}
+
+#[derive(Default)]
+struct Group {
+    nodes: BTreeMap<u32, Forming>,
+    flight: VecDeque<(u32, Contact, Message)>,
+    expelled: Vec<u32>,
+}
+
+impl Group {
+    fn step(&mut self, i: u32, call: impl FnOnce(&mut Forming, &mut Vec<Effect>)) {
+        let mut out = Vec::new();
+        let node = self.nodes.get_mut(&i).expect("a node of this test");
+        call(node, &mut out);
+        node.check_invariants();
+        for effect in out {
+            match effect {
+                Effect::Send(to, message) => self.flight.push_back((i, to, message)),
+                Effect::Expelled => self.expelled.push(i),
+                _ => {}
+            }
+        }
+    }
+
+    fn add(&mut self, i: u32) {
+        self.nodes.insert(i, Forming::new(node(i)));
+    }
+
+    fn apply(&mut self, i: u32, to: u32) {
+        self.add(i);
+        self.flight.push_back((i, node(to), Message::Apply));
+    }
+
+    /// Delivers everything; who is referred to another applies there.
+    fn drain(&mut self) {
+        while let Some((from, to, message)) = self.flight.pop_front() {
+            match message {
+                Message::Referred { to: leader, .. } => {
+                    self.flight.push_back((to.addr.0, leader, Message::Apply));
+                }
+                message if self.nodes.contains_key(&to.addr.0) => {
+                    self.step(to.addr.0, |forming, out| forming.receive(node(from), message, &RULES, out));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn fire(&mut self) {
+        for i in self.nodes.keys().copied().collect::<Vec<_>>() {
+            self.step(i, |forming, out| forming.fire(&RULES, out));
+            self.drain();
+        }
+    }
+
+    fn of(members: &[u32]) -> Group {
+        let mut group = Group::default();
+        group.add(members[0]);
+        group.step(members[0], |forming, out| forming.found(out));
+        for i in &members[1..] {
+            group.apply(*i, members[0]);
+            group.drain();
+        }
+        group
+    }
+
+    /// What each node believes.
+    fn lists(&self) -> Vec<Vec<u32>> {
+        let names = |forming: &Forming| forming.members().iter().map(|member| member.addr.0).collect();
+        self.nodes.values().map(names).collect()
+    }
+
+    fn all_know(&self, members: &[u32]) -> bool {
+        self.lists().iter().all(|list| list == members)
+    }
+
+    fn kill(&mut self, i: u32) {
+        self.nodes.remove(&i);
+        for other in self.nodes.keys().copied().collect::<Vec<_>>() {
+            self.step(other, |forming, out| forming.lost(node(i), &RULES, out));
+        }
+    }
+}
+
+#[test]
+fn a_group_grows_from_one() {
+    let group = Group::of(&[5, 2, 9]);
+    assert!(group.all_know(&[2, 5, 9]));
+    let two = &group.nodes[&2];
+    assert_eq!(two.leader(), Some(node(2)));
+    assert_eq!(two.owner(node(6).id), Some(node(9)));
+    assert_eq!(two.owner(node(10).id), Some(node(2)), "across zero");
+    assert!(!two.is_enough(&RULES));
+    assert!(Group::of(&[1, 2, 3, 4, 5, 6]).nodes[&3].is_enough(&RULES));
+}
+
+#[test]
+fn several_apply_at_once() {
+    let mut group = Group::of(&[5]);
+    for i in [1, 9, 3, 7] {
+        group.apply(i, 5);
+    }
+    group.drain();
+    for _ in 0..3 {
+        group.fire();
+    }
+    assert!(group.all_know(&[1, 3, 5, 7, 9]), "{:?}", group.lists());
+}
+
+#[test]
+fn a_silent_member_is_left_out_by_the_majority() {
+    let mut group = Group::of(&[1, 2, 3]);
+    group.kill(1);
+    group.drain();
+    assert!(group.all_know(&[2, 3]), "the next lowest decides");
+    group.kill(2);
+    group.drain();
+    assert!(group.nodes[&3].is_cut_off(), "one of two is no majority");
+    assert!(group.all_know(&[2, 3]));
+}
+
+#[test]
+fn who_said_goodbye_does_not_count() {
+    let mut group = Group::of(&[1, 2]);
+    group.nodes.remove(&1);
+    group.step(2, |forming, out| forming.left(node(1), &RULES, out));
+    assert!(group.all_know(&[2]));
+    assert!(!group.nodes[&2].is_cut_off());
+}
+
+#[test]
+fn a_later_life_takes_the_place_of_the_earlier() {
+    let mut group = Group::of(&[1, 2]);
+    group.kill(2);
+    assert!(group.nodes[&1].is_cut_off());
+    let back = Contact { incarnation: 2, ..node(2) };
+    group.step(1, |forming, out| forming.receive(back, Message::Apply, &RULES, out));
+    let (_, to, seal) = group.flight.pop_back().expect("a proposal");
+    assert_eq!(to, back);
+    let Message::Seal { epoch, .. } = seal else { panic!("{seal:?}") };
+    group.step(1, |forming, out| forming.receive(back, Message::Sealed { epoch, agreed: true }, &RULES, out));
+    assert_eq!(group.nodes[&1].members(), [node(1), back]);
+}
+
+#[test]
+fn a_lost_commit_is_asked_for() {
+    let mut group = Group::of(&[1, 2]);
+    group.apply(3, 1);
+    while !group.flight.iter().any(|(_, _, message)| matches!(message, Message::Commit { .. })) {
+        let (from, to, message) = group.flight.pop_front().expect("under way");
+        group.step(to.addr.0, |forming, out| forming.receive(node(from), message, &RULES, out));
+    }
+    group.flight.clear();
+    assert!(!group.all_know(&[1, 2, 3]));
+    group.fire();
+    assert!(group.all_know(&[1, 2, 3]));
+}
+
+#[test]
+fn a_proposer_that_dies_is_replaced_and_nobody_is_lost() {
+    let mut group = Group::of(&[1, 2, 3]);
+    group.apply(4, 1);
+    // Everybody has agreed, but only the newcomer hears that the list holds.
+    while !group.flight.iter().any(|(_, _, message)| matches!(message, Message::Commit { .. })) {
+        let (from, to, message) = group.flight.pop_front().expect("under way");
+        group.step(to.addr.0, |forming, out| forming.receive(node(from), message, &RULES, out));
+    }
+    group.flight.retain(|(_, to, _)| to.addr.0 == 4);
+    group.drain();
+    group.kill(1);
+    for _ in 0..4 {
+        group.fire();
+    }
+    assert!(group.all_know(&[2, 3, 4]), "{:?}", group.lists());
+}
+
+#[test]
+fn who_was_left_out_finds_out() {
+    let mut group = Group::of(&[1, 2, 3]);
+    // Falsely taken for dead by the two others.
+    for i in [1, 2] {
+        group.step(i, |forming, out| forming.lost(node(3), &RULES, out));
+    }
+    group.drain();
+    group.fire();
+    assert_eq!(group.expelled, [3]);
+    assert!(group.nodes[&3].members().is_empty());
+}
+
+#[test]
+fn impossible_lists_are_refused() {
+    let mut group = Group::of(&[1, 2]);
+    let before = group.nodes[&2].clone();
+    for list in [alloc::vec![node(1)], alloc::vec![node(2)], alloc::vec![node(2), node(1)]] {
+        group.step(2, |forming, out| {
+            forming.receive(node(1), Message::Seal { epoch: 9, base: 9, list }, &RULES, out);
+        });
+    }
+    assert_eq!(group.nodes[&2], before);
+}
