@@ -10,7 +10,7 @@ use kringle_core::overlay::chord::Message;
 use kringle_core::overlay::chord::properties::skips;
 use kringle_core::overlay::chord::ring::{Query, Ring, RingTimer};
 
-use super::hash::turned;
+use super::hash::{mix, turned};
 use super::world::{World, contact, place};
 
 /// Names a state of a node.
@@ -54,7 +54,7 @@ pub(super) const PROBE: u8 = 32;
 
 impl Armed {
     /// Returns the bit of a timer. [`RingTimer::Retry`] has none: it does what Tick does, which every member has armed
-    /// at all times and which may fire whenever Retry may.
+    /// at all times and which may fire whenever Retry may. [`RingTimer::Form`] is not the ring's.
     fn bit(timer: RingTimer) -> u8 {
         match timer {
             RingTimer::Tick => TICK,
@@ -63,7 +63,7 @@ impl Armed {
             RingTimer::Request { .. } => REQUEST,
             RingTimer::Rejoin => REJOIN,
             RingTimer::Probe => PROBE,
-            RingTimer::Retry => 0,
+            RingTimer::Retry | RingTimer::Form => 0,
         }
     }
 
@@ -95,8 +95,6 @@ impl Armed {
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) node: Node,
-    /// One hash for every way to turn the ring.
-    pub(super) hashes: Vec<u64>,
     pub(super) live: bool,
     pub(super) joined: bool,
     pub(super) armed: u8,
@@ -142,11 +140,9 @@ impl Known {
         }
     }
 
-    fn of(node: Node, world: &World, turns: &[u8]) -> Known {
-        let hashes = turns.iter().map(|turn| turned(&node, *turn, world.ids)).collect();
+    fn of(node: Node, world: &World) -> Known {
         let mut known = Known {
             node,
-            hashes,
             live: false,
             joined: false,
             armed: 0,
@@ -216,7 +212,6 @@ pub(super) enum Kind {
 #[derive(Debug)]
 pub(super) struct KnownFlight {
     pub(super) flight: Flight,
-    pub(super) hashes: Vec<u64>,
     pub(super) from: u8,
     pub(super) to: u8,
     pub(super) kind: Kind,
@@ -234,10 +229,7 @@ pub(super) struct KnownFlight {
 }
 
 impl KnownFlight {
-    fn of(flight: Flight, world: &World, turns: &[u8]) -> KnownFlight {
-        // The place it goes to is hashed as an id, so that it is turned, too.
-        let turning = (contact(flight.to, 0).id, flight.from, &flight.message);
-        let hashes = turns.iter().map(|turn| turned(&turning, *turn, world.ids)).collect();
+    fn of(flight: Flight, world: &World) -> KnownFlight {
         let from = place(flight.from.id);
         let message = &flight.message;
         let kind = match message {
@@ -263,7 +255,6 @@ impl KnownFlight {
             listed: set(entries),
             listed_after_sender: set(&entries[..room]),
             skipped: passed_over(flight.from, entries, world.ids),
-            hashes,
             flight,
         }
     }
@@ -285,6 +276,9 @@ pub(super) struct Parts {
     pub(super) turns: Vec<u8>,
     nodes: Vec<Known>,
     flights: Vec<KnownFlight>,
+    /// For every node and every flight one hash for every way to turn the ring.
+    node_hashes: Vec<u64>,
+    flight_hashes: Vec<u64>,
     nodes_by: HashMap<Node, NodeNo>,
     flights_by: HashMap<Flight, FlightNo>,
 }
@@ -296,6 +290,8 @@ impl Parts {
             world,
             nodes: Vec::new(),
             flights: Vec::new(),
+            node_hashes: Vec::new(),
+            flight_hashes: Vec::new(),
             nodes_by: HashMap::new(),
             flights_by: HashMap::new(),
         }
@@ -306,7 +302,9 @@ impl Parts {
             return *no;
         }
         let no = self.nodes.len() as NodeNo;
-        self.nodes.push(Known::of(node.clone(), &self.world, &self.turns));
+        self.nodes.push(Known::of(node.clone(), &self.world));
+        let ids = self.world.ids;
+        self.node_hashes.extend(self.turns.iter().map(|turn| turned(&node, *turn, ids)));
         self.nodes_by.insert(node, no);
         no
     }
@@ -316,7 +314,11 @@ impl Parts {
             return *no;
         }
         let no = self.flights.len() as FlightNo;
-        self.flights.push(KnownFlight::of(flight.clone(), &self.world, &self.turns));
+        self.flights.push(KnownFlight::of(flight.clone(), &self.world));
+        // The place it goes to is hashed as an id, so that it is turned, too.
+        let turning = (contact(flight.to, 0).id, flight.from, &flight.message);
+        let ids = self.world.ids;
+        self.flight_hashes.extend(self.turns.iter().map(|turn| mix(turned(&turning, *turn, ids))));
         self.flights_by.insert(flight, no);
         no
     }
@@ -329,6 +331,18 @@ impl Parts {
     #[inline]
     pub(super) fn flight(&self, no: FlightNo) -> &KnownFlight {
         &self.flights[no as usize]
+    }
+
+    /// Returns the hash of a node for a way to turn the ring.
+    #[inline]
+    pub(super) fn node_hash(&self, no: NodeNo, turn: usize) -> u64 {
+        self.node_hashes[no as usize * self.turns.len() + turn]
+    }
+
+    /// The same for a message.
+    #[inline]
+    pub(super) fn flight_hash(&self, no: FlightNo, turn: usize) -> u64 {
+        self.flight_hashes[no as usize * self.turns.len() + turn]
     }
 
     /// Returns how many states of nodes and how many messages there are.

@@ -24,7 +24,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { states: 5_000_000, rest_every: 1, rounds: super::rest::ROUNDS_MAX }
+        Limits { states: 5_000_000, rest_every: 64, rounds: super::rest::ROUNDS_MAX }
     }
 }
 
@@ -174,8 +174,9 @@ impl Search {
         let mut actions = std::mem::take(&mut self.actions);
         state.actions(&self.steps.parts, &mut actions);
         let mut fault = None;
+        let mut next = state.clone();
         for action in &actions {
-            let mut next = state.clone();
+            next.clone_from(state);
             let mut shown = Shown::default();
             next.apply(*action, &mut self.steps, &mut shown);
             self.transitions += 1;
@@ -203,7 +204,9 @@ impl Search {
         if let Some(property) = self.judge.broken(state, &self.steps.parts) {
             return fault(property);
         }
-        if !self.steps.parts.world.any_failure && print.is_multiple_of(self.limits.rest_every) {
+        // Any other state comes to one like this by deliveries alone, which are among the steps of the search.
+        let quiet = state.flight.is_empty();
+        if !self.steps.parts.world.any_failure && (quiet || print.is_multiple_of(self.limits.rest_every)) {
             self.rested += 1;
             match self.rest.rounds(state, &mut self.steps) {
                 Some(rounds) if rounds <= self.limits.rounds => self.rounds = self.rounds.max(rounds),

@@ -9,7 +9,7 @@ use super::steps::{Fired, Input, Steps};
 use super::world::{IDS_MAX, World, contact};
 
 /// A world in one moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct State {
     /// Who is where; places beyond the world's ids stay as they are.
     pub(super) nodes: [NodeNo; IDS_MAX as usize],
@@ -41,6 +41,8 @@ pub(super) enum Action {
     /// A node joins, starts over or comes back, through another.
     Join(u8, u8),
     Forget(u8, u8),
+    /// The overlay's own probes find one gone that a node lists.
+    Lost(u8, u8),
     Fail(u8),
 }
 
@@ -49,6 +51,18 @@ pub(super) enum Action {
 pub(super) struct Shown {
     pub(super) seen: u16,
     pub(super) broken: Option<&'static str>,
+}
+
+impl Clone for State {
+    fn clone(&self) -> State {
+        State { nodes: self.nodes, flight: self.flight.clone(), left: self.left }
+    }
+
+    /// Keeps the room that is there: a search does this for every step.
+    fn clone_from(&mut self, other: &State) {
+        (self.nodes, self.left) = (other.nodes, other.left);
+        self.flight.clone_from(&other.flight);
+    }
 }
 
 impl State {
@@ -128,9 +142,11 @@ impl State {
             if self.left.failures > 0 && self.may_fail(at, parts) {
                 out.push(Action::Fail(at));
             }
+            let gone = |peer: &u8| matches!(self.node(*peer, parts).node, Node::Dead(_));
+            let lost = each(known.listed & !known.suspects).filter(gone);
+            out.extend(lost.map(|peer| Action::Lost(at, peer)));
             if known.full {
                 // The overlay goes by time; here a suspect is silent for long if it is gone.
-                let gone = |suspect: &u8| !self.node(*suspect, parts).live;
                 out.extend(each(known.suspects).filter(gone).map(|suspect| Action::Forget(at, suspect)));
             }
         }
@@ -258,11 +274,15 @@ impl State {
                 self.step(at, Input::Join { via, life }, steps, shown);
             }
             Action::Forget(at, suspect) => self.step(at, Input::Forget(suspect), steps, shown),
+            Action::Lost(at, peer) => {
+                let life = self.node(peer, &steps.parts).incarnation();
+                self.step(at, Input::Lost { peer, life }, steps, shown);
+            }
             Action::Fail(at) => self.fail(at, steps),
         }
         if steps.parts.world.atomic {
             match action {
-                Action::Fire(at, _) | Action::FalseTimeout(at) => self.finish(at, steps, shown),
+                Action::Fire(at, _) | Action::FalseTimeout(at) | Action::Lost(at, _) => self.finish(at, steps, shown),
                 _ => {}
             }
             self.notify(steps, shown);
@@ -316,7 +336,7 @@ impl State {
         let before = self.nodes[usize::from(at)];
         let was_live = steps.parts.node(before).live;
         let outcome = steps.step(at, before, input);
-        let (node, sent) = (outcome.node, outcome.sent.clone());
+        let (node, sent) = (outcome.node, outcome.sent);
         let (closed, closed_probe) = (outcome.closed || !was_live, outcome.closed_probe || !was_live);
         shown.seen |= outcome.seen;
         shown.broken = shown.broken.or(outcome.broken);
@@ -326,7 +346,8 @@ impl State {
                 self.close(at, number, steps, shown);
             }
         }
-        for no in sent {
+        for nth in sent.0..sent.1 {
+            let no = steps.sent(nth);
             if self.will_matter(no, &steps.parts) {
                 self.insert(no);
             }
@@ -345,18 +366,12 @@ impl State {
 
     /// A question is not open any more: wherever its number is, it is only an old one now.
     fn close(&mut self, asker: u8, number: u32, steps: &mut Steps, shown: &mut Shown) {
-        let is_it = |flight: &KnownFlight| {
+        let is_it = |parts: &Parts, no: FlightNo| {
+            let flight = parts.flight(no);
             flight.asker == asker && flight.number == number && flight.kind != Kind::Other
         };
-        let mut old = Vec::new();
-        self.flight.retain(|no| {
-            let it = is_it(steps.parts.flight(*no));
-            if it {
-                old.push(*no);
-            }
-            !it
-        });
-        for no in old {
+        while let Some(no) = self.flight.iter().copied().find(|no| is_it(&steps.parts, *no)) {
+            self.remove(no);
             let mut flight = steps.parts.flight(no).flight.clone();
             flight.message.set_nonce(STALE);
             let no = steps.parts.flight_no(flight);
@@ -422,11 +437,11 @@ impl State {
         let one = |(nth, turn): (usize, &u8)| {
             let mut sum: u64 = 0;
             for at in 0..ids {
-                let hash = self.node(at, parts).hashes[nth];
+                let hash = parts.node_hash(self.nodes[usize::from(at)], nth);
                 let place = u64::from((at + turn) % ids);
                 sum = sum.wrapping_add(mix(hash.wrapping_add(place << 56 | place)));
             }
-            self.flights(parts).fold(sum, |sum, (_, flight)| sum.wrapping_add(mix(flight.hashes[nth])))
+            self.flight.iter().fold(sum, |sum, no| sum.wrapping_add(parts.flight_hash(*no, nth)))
         };
         parts.turns.iter().enumerate().map(one).min().map_or(0, mix)
     }

@@ -26,6 +26,11 @@ pub(super) enum Input {
     },
     /// A suspect has been silent for long.
     Forget(u8),
+    /// The overlay's own probes find one gone that it lists.
+    Lost {
+        peer: u8,
+        life: u32,
+    },
     /// The node at this place has closed the question of this number.
     Close {
         asker: u8,
@@ -51,6 +56,7 @@ impl Input {
             Input::Fire(timer) => (1, timer as u64),
             Input::Join { via, life } => (2, u64::from(via) | u64::from(life & 0xffff) << 8),
             Input::Forget(at) => (3, at.into()),
+            Input::Lost { peer, life } => (5, u64::from(peer) | u64::from(life & 0xffff) << 8),
             Input::Close { asker, number } => (4, u64::from(asker) | u64::from(number) << 8),
         };
         kind << 28 | rest
@@ -61,7 +67,8 @@ impl Input {
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     pub(super) node: NodeNo,
-    pub(super) sent: Box<[FlightNo]>,
+    /// Where what it sends begins and ends: see [`Steps::sent`].
+    pub(super) sent: (u32, u32),
     /// The question that was open is not any more.
     pub(super) closed: bool,
     /// The last round of questions to suspects is not the last any more.
@@ -98,6 +105,8 @@ pub(super) struct Steps {
     pub(super) parts: Parts,
     rules: Rules,
     outcomes: Vec<Outcome>,
+    /// What all of them send, one after the other.
+    sent: Vec<FlightNo>,
     by_input: HashMap<u64, u32, Numbers>,
 }
 
@@ -107,6 +116,7 @@ impl Steps {
             parts: Parts::new(world),
             rules: world.rules(),
             outcomes: Vec::new(),
+            sent: Vec::new(),
             by_input: HashMap::default(),
         }
     }
@@ -168,6 +178,7 @@ impl Steps {
                 Input::Fire(timer) => ring.fire(ring_timer(timer, &ring), &rules, &mut out),
                 Input::Join { via, life } => ring.start_join(contact(via, life), &rules, &mut out),
                 Input::Forget(suspect) => ring.forget(contact(suspect, 0).id, &rules),
+                Input::Lost { peer, life } => ring.lost(contact(peer, life), &rules, &mut out),
                 Input::Close { asker, number } => {
                     let asker = contact(asker, 0).id;
                     ring.renumber(PROBED, |of, nonce| {
@@ -183,7 +194,7 @@ impl Steps {
         if handled.is_err() {
             return Outcome {
                 node,
-                sent: Box::default(),
+                sent: (0, 0),
                 closed: false,
                 closed_probe: false,
                 seen: 0,
@@ -216,7 +227,7 @@ impl Steps {
                 PROBED
             }
         });
-        let (mut sent, mut broken) = (Vec::new(), None);
+        let (first, mut broken) = (self.sent.len() as u32, None);
         for effect in out {
             match effect {
                 Effect::Send(to, mut message) => {
@@ -236,7 +247,8 @@ impl Steps {
                             _ => broken = Some(CODEC),
                         }
                     }
-                    sent.push(self.parts.flight_no(Flight { from: me, to: place(to.id), message }));
+                    let no = self.parts.flight_no(Flight { from: me, to: place(to.id), message });
+                    self.sent.push(no);
                 }
                 Effect::Arm(timer) => armed.arm(timer),
                 Effect::Clear(timer) => armed.clear(timer),
@@ -245,7 +257,7 @@ impl Steps {
                 Effect::GaveUp => seen |= 1 << 2,
                 Effect::Suspected(_) => seen |= 1 << 5,
                 Effect::Cleared(_) => seen |= 1 << 6,
-                Effect::Refused(_) => {}
+                Effect::Refused(_) | Effect::Committed | Effect::Expelled => {}
             }
         }
         let closed = before.is_some_and(|before| nonce(before).is_some() && open != Some(OPEN));
@@ -255,7 +267,14 @@ impl Steps {
         armed.0 &= Armed::needed(&ring).0;
         let node = self.parts.node_no(Node::Live(Box::new(ring), armed));
         let closed_probe = probed.is_some_and(|probed| probed != PROBED);
-        Outcome { node, sent: sent.into(), closed, closed_probe, seen, broken }
+        let sent = (first, self.sent.len() as u32);
+        Outcome { node, sent, closed, closed_probe, seen, broken }
+    }
+
+    /// Returns a message that a step sends.
+    #[inline]
+    pub(super) fn sent(&self, nth: u32) -> FlightNo {
+        self.sent[nth as usize]
     }
 
     /// Returns how many states of nodes, messages and steps there are.

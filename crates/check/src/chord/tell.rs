@@ -69,6 +69,7 @@ fn line(action: Action, before: &State, after: &State, parts: &Parts) -> String 
         Action::Exchange(at) => format!("{at} asks and is answered"),
         Action::Join(at, via) => format!("{at} joins through {via}"),
         Action::Forget(at, suspect) => format!("{at} forgets {suspect}"),
+        Action::Lost(at, peer) => format!("{at} finds {peer} gone"),
         Action::Fail(at) => format!("{at} fails"),
     };
     let changed = (0..parts.world.ids)
