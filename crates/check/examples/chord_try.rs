@@ -13,7 +13,7 @@ fn main() {
             "r" => w.successors = n as u8, "f" => w.founders = n as u8, "j" => w.joins = n as u8, "x" => w.failures = n as u8,
             "rs" => w.restarts = n as u8, "ft" => w.false_timeouts = n as u8, "l" => w.losses = n as u8, "a" => w.atomic = true,
             "any" => w.any_failure = true, "codec" => w.codec = true, "ids" => ids = Some(n as u8), "max" => l.states = n as usize,
-            "rest" => l.rest_every = n, "rounds" => l.rounds = n as u8,
+            "rest" => l.rest_every = n, "nos" => l.judge_steps = false, "rounds" => l.rounds = n as u8,
             "w" => w.without = kringle_check::gate::rule(v), _ => panic!("{k}"),
         }
     }

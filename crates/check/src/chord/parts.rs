@@ -174,7 +174,13 @@ impl Known {
         }
         let extended = ring.extended();
         known.listed = set(&extended);
-        known.skipped = if ring.joined() { passed_over(ring.ptr(), &extended, world.ids) } else { 0 };
+        // A joiner that asks its successor-to-be will pass over whoever comes in between until the answer is there: what it
+        // knows counts like a list in flight.
+        known.skipped = match ring.cur_request().map(|request| request.query) {
+            Some(Query::Join2(head)) => passed_over(ring.ptr(), &[head], world.ids),
+            _ if ring.joined() => passed_over(ring.ptr(), within(ring, &extended), world.ids),
+            _ => 0,
+        };
         known.suspects = set(ring.suspects());
         known.full = ring.succ_list().len() >= usize::from(world.successors);
         known.timed = Armed::needed(ring).0 == armed.0;
@@ -258,6 +264,14 @@ impl KnownFlight {
             flight,
         }
     }
+}
+
+/// Returns a list with suspects up to the last successor that is not one: what lies behind that is not listed any more,
+/// only remembered.
+fn within<'a>(ring: &Ring, extended: &'a [Contact]) -> &'a [Contact] {
+    let last = ring.succ_list().last();
+    let end = extended.iter().position(|node| Some(node) == last);
+    end.map_or(extended, |end| &extended[..=end])
 }
 
 fn set(nodes: &[Contact]) -> Places {

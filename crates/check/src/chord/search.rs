@@ -20,11 +20,13 @@ pub struct Limits {
     pub rest_every: u64,
     /// Rounds after which it must have healed.
     pub rounds: u8,
+    /// Whether steps are judged by themselves, too, and not only the states they lead to.
+    pub judge_steps: bool,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { states: 5_000_000, rest_every: 64, rounds: super::rest::ROUNDS_MAX }
+        Limits { states: 5_000_000, rest_every: 64, rounds: super::rest::ROUNDS_MAX, judge_steps: true }
     }
 }
 
@@ -181,7 +183,7 @@ impl Search {
             next.apply(*action, &mut self.steps, &mut shown);
             self.transitions += 1;
             self.seen |= shown.seen;
-            if let Some(property) = shown.broken {
+            if let Some(property) = shown.broken.filter(|_| self.limits.judge_steps) {
                 fault = Some((property, from, Some(*action)));
                 break;
             }

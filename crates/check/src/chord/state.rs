@@ -228,7 +228,7 @@ impl State {
         let listed = self.live(parts).filter(|(of, known)| *of != at && known.joined);
         listed.map(|(_, known)| known.listed).all(|listed| listed & left != 0)
             && self.lists_in_flight(left, parts)
-            && self.principals(left, parts).count_ones() > parts.world.successors.into()
+            && self.principals_without(at, left, parts).count_ones() > parts.world.successors.into()
     }
 
     /// Says whether every list on its way names a running member: with its sender in front and cut to length, and a list
@@ -242,11 +242,17 @@ impl State {
         })
     }
 
-    /// Returns the members that no member's list passes over, and no list on its way to one.
+    /// Returns the members that no member's list passes over, no joiner's plan, and no list on its way to one of them.
     pub(super) fn principals(&self, members: Places, parts: &Parts) -> Places {
-        let lists = each(members).map(|at| self.node(at, parts).skipped);
-        let flights = self.flights(parts).filter(|(_, flight)| flight.has_list);
-        let flying = flights.filter(|(_, flight)| self.node(flight.to, parts).live).map(|(_, f)| f.skipped);
+        self.principals_without(IDS_MAX, members, parts)
+    }
+
+    /// The same if one node were not there.
+    fn principals_without(&self, gone: u8, members: Places, parts: &Parts) -> Places {
+        let lists = self.live(parts).filter(|(at, _)| *at != gone).map(|(_, known)| known.skipped);
+        let arrives = |flight: &KnownFlight| flight.has_list && self.node(flight.to, parts).live;
+        let flights = self.flights(parts).filter(|(_, flight)| arrives(flight));
+        let flying = flights.filter(|(_, flight)| flight.to != gone).map(|(_, flight)| flight.skipped);
         members & !lists.chain(flying).fold(0, |all, skipped| all | skipped)
     }
 
