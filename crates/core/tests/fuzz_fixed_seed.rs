@@ -219,7 +219,17 @@ fn a_waiting_node_survives_any_input() {
 fn a_ready_node_survives_any_input() {
     let notes = explore(Status::Ready, 20_000);
     // A kind that never occurs is a hole in this test. A few are rare, and a change elsewhere may move them away.
-    let never: Vec<&NoteKind> = NoteKind::ALL.iter().filter(|kind| !notes.contains(kind)).collect();
+    let of_chord = [
+        NoteKind::BySuccessorList,
+        NoteKind::ByFinger,
+        NoteKind::ByPredecessor,
+        NoteKind::GaveWay,
+        NoteKind::ListHolds,
+        NoteKind::FingerFound,
+        NoteKind::Dissolved,
+    ];
+    let never: Vec<&NoteKind> =
+        NoteKind::ALL.iter().filter(|kind| !notes.contains(kind) && !of_chord.contains(kind)).collect();
     assert!(never.len() <= 3, "never happened: {never:?}");
 }
 

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use kringle_core::config::{Ownership, Settings};
+use kringle_core::config::{OverlayKind, Ownership, Settings};
 use kringle_core::contact::{Addr, Contact};
 use kringle_core::dice::{Dice, SeededDice};
 use kringle_core::edge::{Command, Failure, Input, Reply, RequestId, Verdict};
@@ -389,7 +389,11 @@ fn crashes_heal(subject: &Subject, seed: u64) -> Tally {
     // As many neighbours at once as leave one on each side of everybody, and single ones elsewhere.
     let mut ring: Vec<(Id, u32)> = world.ready().map(|(index, node)| (node.me().id, index)).collect();
     ring.sort();
-    let adjacent = usize::from(subject.settings.leaf_set / 2) - 1;
+    let beside = match subject.settings.overlay {
+        OverlayKind::Pastry => subject.settings.leaf_set / 2,
+        OverlayKind::Chord => subject.settings.successors.into(),
+    };
+    let adjacent = usize::from(beside.min(8)) - 1;
     ring[10..10 + adjacent].iter().for_each(|(_, node)| world.crash(*node));
     for at in (20..80).step_by(6) {
         world.crash(ring[at + dice.below(3)].1);

@@ -181,6 +181,25 @@ fn chord_conforms_with_other_seeds() {
     }
 }
 
+/// Short and long lists, slow upkeep, the application's metric.
+#[test]
+fn chord_conforms_in_other_shapes() {
+    let shapes = [
+        Settings { successors: 3, ..chord().settings },
+        Settings { successors: 5, ..chord().settings },
+        Settings { successors: 12, ..chord().settings },
+        Settings { tick: Duration::from_secs(3), rectify: Duration::from_secs(1), ..chord().settings },
+        Settings { metric: Metric::Application, proximity_cache: 0, ..chord().settings },
+    ];
+    for (shape, settings) in shapes.into_iter().enumerate() {
+        let subject = Subject { settings, ..chord() };
+        for (name, behaviour) in conformance::BEHAVIOURS {
+            println!("shape {shape}: {name}");
+            behaviour(&subject, 1);
+        }
+    }
+}
+
 #[test]
 fn pastry_conforms_and_every_kind_of_message_and_note_occurs() {
     conformance::run(&pastry(), 1);
@@ -238,25 +257,6 @@ fn pastry_conforms_in_other_shapes() {
         for (name, behaviour) in conformance::BEHAVIOURS {
             println!("shape {shape}: {name}");
             behaviour(&subject, 1);
-        }
-    }
-}
-
-#[test]
-fn tmp_each() {
-    let only = std::env::var("ONLY").unwrap_or_default();
-    for seed in seeds(1..2) {
-        for (name, behaviour) in conformance::BEHAVIOURS {
-            if !name.contains(&only) {
-                continue;
-            }
-            let start = std::time::Instant::now();
-            let result = std::panic::catch_unwind(|| behaviour(&chord(), seed));
-            println!(
-                "RESULT {} {seed} {name} {:?}",
-                if result.is_ok() { "ok" } else { "FAIL" },
-                start.elapsed()
-            );
         }
     }
 }

@@ -60,6 +60,8 @@ impl Chord {
                     self.lost.push(peer.id);
                     self.silent.retain(|(id, _)| *id != peer.id);
                     self.silent.push((peer.id, cx.now));
+                    // Several in a row may have died at once: they are not waited for one after the other.
+                    self.probe_successors(cx);
                 }
                 Effect::Cleared(peer) => {
                     cx.note(Note::Cleared(peer));

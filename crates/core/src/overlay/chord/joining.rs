@@ -175,6 +175,10 @@ impl Chord {
             return cx.send(to, Body::Chord(Message::Apply));
         }
         match (self.large, ring) {
+            // A node of another ring, perhaps, that should be our successor: it is asked first.
+            (true, true) if to == from => self.with_ring(cx, |ring, rules, out| {
+                ring.merge(to, rules, out);
+            }),
             (true, true) => {}
             // A small group invites us; it is the one to come.
             (true, false) => cx.send(from, Body::Chord(Message::Referred { to: self.me, ring: true })),

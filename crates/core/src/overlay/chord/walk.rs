@@ -62,6 +62,13 @@ impl Chord {
             return;
         }
         let via = candidates[cx.dice.below(candidates.len())];
+        if alone && self.large {
+            // Those before us know nobody beyond us either. With any node ahead, step by step, we find the nearest.
+            cx.note(Note::HealAsked);
+            return self.with_ring(cx, |ring, rules, out| {
+                ring.merge(via, rules, out);
+            });
+        }
         self.look_for_ring(via, cx);
     }
 
@@ -116,6 +123,10 @@ impl Chord {
         if self.large {
             let mut merges = false;
             self.with_ring(cx, |ring, rules, out| merges = ring.merge(owner, rules, out));
+            // Whoever is before us there should have us as its successor, unless it is our predecessor anyway.
+            if self.ring.pred().is_none_or(|pred| pred.id != from.id) {
+                cx.send(from, Body::Chord(Message::Referred { to: self.me, ring: true }));
+            }
             if merges {
                 cx.note(Note::HealAnswered);
                 // If it belongs to a small group, that one comes over to us.

@@ -29,6 +29,12 @@ impl Chord {
         }
     }
 
+    pub(super) fn probe_successors(&mut self, cx: &mut Ctx<'_>) {
+        for peer in self.ring.succ_list().to_vec() {
+            self.probe(peer, cx);
+        }
+    }
+
     /// How long to wait for an answer of this peer.
     fn patience(&self, peer: NodeId, cx: &Ctx<'_>) -> Duration {
         match self.proximity(peer, cx) {
