@@ -17,6 +17,7 @@ mod search;
 mod seen;
 mod state;
 mod steps;
+pub mod suite;
 mod tell;
 mod world;
 

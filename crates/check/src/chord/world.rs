@@ -76,6 +76,12 @@ impl World {
         if founders.saturating_add(joins) > ids {
             return Err(format!("{founders} founders and {joins} joiners need as many ids, not {ids}"));
         }
+        if self.atomic && self.false_timeouts > 0 {
+            return Err("false timeouts need single messages: an atomic question is never open".into());
+        }
+        if [joins, self.failures, self.restarts, self.false_timeouts, self.losses].iter().any(|n| *n > 15) {
+            return Err("nothing may happen more than 15 times".into());
+        }
         if self.restarts > self.failures {
             return Err("only nodes that have failed come back".into());
         }
