@@ -176,7 +176,7 @@ fn answer(cli: Cli, json: Option<Json>) -> Result<ExitCode, Failure> {
         Command::Config(args) => start::config(asked, &args, json).map(done),
         Command::Explain(args) => catalogue::explain(&args, json).map(done),
         Command::Verify(args) => {
-            verify::run(&args, cli.json).map(|verdict| (verdict.text, verdict.good.into()))
+            verify::run(&args, cli.json).map(|verdict| (verdict.text, verdict.ending))
         }
         Command::Sim(args) => sim::run(&args, cli.json),
         Command::Bench(args) => bench::run(asked, &args, json),
