@@ -318,6 +318,11 @@ kinds! {
 }
 
 impl BodyKind {
+    /// Says whether it is one of Chord's own.
+    pub fn is_of_chord(self) -> bool {
+        (BodyKind::GetBestPredecessor..=BodyKind::Commit).contains(&self)
+    }
+
     /// Says whether it is the store's, and not the overlay's.
     pub fn is_of_store(self) -> bool {
         (BodyKind::StoreAsk..=BodyKind::StorePausing).contains(&self)

@@ -5,6 +5,7 @@ use kringle_core::edge::{Command, Input, Note, NoteKind, Refusal, Timer, Verdict
 use kringle_core::message::{Body, BodyKind, Hop, HopAck, Outcome, Payload, Receipt, Routed, Rule};
 use kringle_core::node::Node;
 use kringle_core::overlay::Status;
+use kringle_core::overlay::chord::{Asker, Message as Chord};
 use kringle_core::overlay::pastry::{
     Announce, Flank, Join, JoinRefusal, JoinReply, LeafProbe, LeafReply, LeaseRecall, LeaseReply,
     LeaseRequest, Message, Race, Versions, What,
@@ -70,6 +71,26 @@ fn samples(named: &[Contact]) -> Vec<Body> {
         Body::PongVia { nonce: 1, target: target.id },
     ];
     bodies.extend(pastry.map(Body::Pastry));
+    let list = named.to_vec();
+    let chord = [
+        Chord::GetBestPredecessor { nonce: 1, of: from.id, asker: Asker::Peer },
+        Chord::GotBestPredecessor { nonce: 1, node: target },
+        Chord::GetSuccList { nonce: 1, asker: Asker::Client },
+        Chord::GotSuccList { nonce: 1, list: list.clone() },
+        Chord::GetPredAndSuccs { nonce: 1 },
+        Chord::GotPredAndSuccs { nonce: 1, pred: None, list: list.clone() },
+        Chord::Notify,
+        Chord::Busy { nonce: 1 },
+        Chord::Ping { nonce: 1 },
+        Chord::Pong { nonce: 1 },
+        Chord::Leaving { list: list.clone() },
+        Chord::Apply,
+        Chord::Referred { to: target, ring: true },
+        Chord::Seal { epoch: 1, base: 0, list: list.clone() },
+        Chord::Sealed { epoch: 1, agreed: true },
+        Chord::Commit { epoch: 1, list },
+    ];
+    bodies.extend(chord.map(Body::Chord));
     bodies
 }
 
@@ -109,6 +130,7 @@ fn expected(kind: BodyKind) -> Expected {
         | BodyKind::LeaseReply
         | BodyKind::LeaseRecall
         | BodyKind::LeaseReturn => Refused(Refusal::Unsolicited),
+        kind if kind.is_of_chord() => Refused(Refusal::WrongOverlay),
         // These nodes go by hints.
         BodyKind::LeaseRequest => Refused(Refusal::NotJoined),
         // These nodes have no store.

@@ -187,7 +187,7 @@ fn chord_conforms_in_other_shapes() {
     let shapes = [
         Settings { successors: 3, ..chord().settings },
         Settings { successors: 5, ..chord().settings },
-        Settings { successors: 12, ..chord().settings },
+        Settings { successors: 10, ..chord().settings },
         Settings { tick: Duration::from_secs(3), rectify: Duration::from_secs(1), ..chord().settings },
         Settings { metric: Metric::Application, proximity_cache: 0, ..chord().settings },
     ];

@@ -57,7 +57,7 @@ impl Chord {
                 Effect::Refused(refusal) => cx.refuse(refusal),
                 Effect::Suspected(peer) => {
                     cx.note(Note::Suspected(peer));
-                    self.lost.push(peer.id);
+                    self.lost.push(peer);
                     self.silent.retain(|(id, _)| *id != peer.id);
                     self.silent.push((peer.id, cx.now));
                     // Several in a row may have died at once: they are not waited for one after the other.
@@ -137,7 +137,7 @@ impl Chord {
         if self.get(from.id).is_none() {
             return cx.refuse(Refusal::Unsolicited);
         }
-        self.lost.push(from.id);
+        self.lost.push(from);
         self.fingers.remove(from.id);
         self.prober.forget(from.id);
         self.silent.retain(|(id, _)| *id != from.id);
@@ -174,8 +174,8 @@ impl Chord {
             }
         }
         self.report_peers(cx);
+        self.report_lost(cx);
         self.report_range(cx);
-        self.lost.clear();
     }
 
     /// How far this node has come, by what it knows.
@@ -215,16 +215,23 @@ impl Chord {
         for peer in self.beside.iter().filter(is_new) {
             cx.out.raise(Event::PeerUp(*peer));
         }
-        // Whoever is only no longer near enough is not down.
-        let suspects = self.ring.suspects();
-        for peer in before {
-            let is_lost =
-                self.lost.contains(&peer.id) || suspects.iter().any(|suspect| suspect.id == peer.id);
-            if is_lost && !self.beside.iter().any(|node| node.id == peer.id) {
-                cx.out.raise(Event::PeerDown(peer));
-            }
-        }
+        self.down.retain(|id| !self.beside.iter().any(|node| node.id == *id));
         cx.out.raise(Event::NeighboursChanged);
+    }
+
+    /// Whoever is only no longer near enough is not down; whoever is dead is, near or not.
+    fn report_lost(&mut self, cx: &mut Ctx<'_>) {
+        for peer in core::mem::take(&mut self.lost) {
+            let is_beside = self.beside.iter().any(|node| node.id == peer.id);
+            if is_beside || self.down.contains(&peer.id) {
+                continue;
+            }
+            if self.down.len() >= super::GONE_MAX {
+                self.down.remove(0);
+            }
+            self.down.push(peer.id);
+            cx.out.raise(Event::PeerDown(peer));
+        }
     }
 
     /// Tells the layers above how our range has changed since they were last told.

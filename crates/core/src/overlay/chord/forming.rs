@@ -102,6 +102,11 @@ impl Forming {
         self.dead.contains(&id)
     }
 
+    /// Says whether a member is certainly none any more, although the list still names it.
+    pub fn is_gone(&self, id: NodeId) -> bool {
+        self.gone.contains(&id)
+    }
+
     /// Says whether the members are enough for a ring without lists of all.
     pub fn is_enough(&self, rules: &Rules) -> bool {
         self.members.len() >= if rules.keeps(Safeguard::Forming) { rules.successors + 3 } else { 2 }

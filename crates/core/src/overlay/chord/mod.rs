@@ -75,7 +75,9 @@ pub struct Chord {
     range: IdRange,
     beside: Vec<Contact>,
     /// Peers that were found dead or said goodbye in this very call.
-    lost: Vec<NodeId>,
+    lost: Vec<Contact>,
+    /// Peers that are down, as the layers above were told, and not heard since.
+    down: Vec<NodeId>,
 }
 
 /// Seeds remembered.
@@ -108,6 +110,7 @@ impl Chord {
             range: IdRange::Empty,
             beside: Vec::new(),
             lost: Vec::new(),
+            down: Vec::new(),
         }
     }
 
@@ -167,8 +170,10 @@ impl Chord {
     fn known(&self) -> impl Iterator<Item = Contact> + '_ {
         let ring = self.ring.succ_list().iter().chain(self.ring.suspects()).copied().chain(self.ring.pred());
         let small: &[Contact] = if self.large { &[] } else { self.forming.members() };
+        // Whoever is certainly gone is not heard any more; whoever comes in its place is somebody new.
+        let small = small.iter().copied().filter(|member| !self.forming.is_gone(member.id));
         let fingers = self.fingers.entries().iter().map(|finger| finger.node);
-        ring.chain(small.iter().copied()).chain(fingers).filter(|node| node.id != self.me.id)
+        ring.chain(small).chain(fingers).filter(|node| node.id != self.me.id)
     }
 
     fn get(&self, id: NodeId) -> Option<Contact> {
@@ -318,7 +323,7 @@ impl Overlay for Chord {
             cx.refuse(Refusal::FromSelf);
             return false;
         }
-        match self.get(from.id) {
+        let heard = match self.get(from.id) {
             Some(known) if from.incarnation < known.incarnation => {
                 cx.refuse(Refusal::StaleIncarnation);
                 false
@@ -332,7 +337,13 @@ impl Overlay for Chord {
                 true
             }
             _ => true,
+        };
+        // It may be too far away by now to become a neighbour again; services should know all the same.
+        if heard && self.down.contains(&from.id) {
+            self.down.retain(|id| *id != from.id);
+            cx.out.raise(Event::PeerUp(from));
         }
+        heard
     }
 
     fn on_twin(&mut self, _from: Contact, _body: &Body, _cx: &mut Ctx<'_>) {}
@@ -436,7 +447,8 @@ impl Overlay for Chord {
         assert_eq!(self.leaving.is_some(), self.status == Status::Leaving);
         assert!(self.lost.is_empty(), "everything that happened was told");
         assert!(self.status != Status::Ready || self.is_member());
-        assert!(self.seeds.len() <= SEEDS_MAX && self.gone.len() <= GONE_MAX);
+        assert!(self.seeds.len() <= SEEDS_MAX);
+        assert!(self.gone.len() <= GONE_MAX && self.down.len() <= GONE_MAX);
         assert!(self.fingers.entries().iter().all(|finger| finger.node.id != self.me.id));
     }
 

@@ -82,7 +82,7 @@ impl Chord {
         self.remember_gone(peer, cx);
         self.fingers.remove(peer.id);
         self.prober.forget(peer.id);
-        self.lost.push(peer.id);
+        self.lost.push(peer);
         if self.large {
             self.with_ring(cx, |ring, rules, out| ring.lost(peer, rules, out));
         } else {
@@ -152,7 +152,7 @@ impl Chord {
         self.prober.forget(from.id);
         self.fingers.remove(from.id);
         self.silent.retain(|(id, _)| *id != from.id);
-        self.lost.push(from.id);
+        self.lost.push(from);
         if !self.large {
             self.with_forming(cx, |forming, rules, out| forming.left(from, rules, out));
         }

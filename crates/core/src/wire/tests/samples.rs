@@ -297,9 +297,7 @@ pub(super) fn samples_of(kind: BodyKind) -> Vec<Body> {
             Message::LeaseReturn { nonce: 0, nearer: None },
             Message::LeaseReturn { nonce: u32::MAX, nearer: Some(Id::MAX) },
         ]),
-        kind if (BodyKind::GetBestPredecessor..=BodyKind::Commit).contains(&kind) => {
-            chord_samples_of(kind).into_iter().map(Body::Chord).collect()
-        }
+        kind if kind.is_of_chord() => chord_samples_of(kind).into_iter().map(Body::Chord).collect(),
         kind if kind.is_of_store() => super::store_samples::samples_of(kind),
         BodyKind::Echo => vec![Body::Echo(0), Body::Echo(u32::MAX)],
         _ => Vec::new(),
