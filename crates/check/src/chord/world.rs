@@ -67,8 +67,11 @@ impl World {
         if successors < 2 {
             return Err("successor lists have at least 2 entries".into());
         }
-        if founders <= successors {
+        if self.is_too_small() && self.without != Some(Safeguard::Forming) {
             return Err(format!("lists of {successors} need at least {} founders", successors + 1));
+        }
+        if founders == 0 {
+            return Err("a ring has a founder".into());
         }
         if ids > IDS_MAX {
             return Err(format!("a world has at most {IDS_MAX} ids, not {ids}"));
@@ -88,9 +91,15 @@ impl World {
         Ok(())
     }
 
+    /// Says whether the ring begins with fewer members than the proof needs.
+    pub(super) fn is_too_small(&self) -> bool {
+        self.founders <= self.successors
+    }
+
     /// Says whether the assumptions of the proof hold, and so its whole invariant must.
     pub fn is_assumed(&self) -> bool {
-        !self.any_failure && self.false_timeouts == 0 && self.restarts == 0
+        let as_assumed = !self.is_too_small() && !self.any_failure;
+        as_assumed && self.false_timeouts == 0 && self.restarts == 0
     }
 
     /// Returns the rules of the machine. A question is repeated so often that losses alone silence nobody.
