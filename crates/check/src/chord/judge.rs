@@ -58,9 +58,9 @@ impl Judge {
     }
 
     fn ring(&mut self, state: &State, parts: &Parts) -> Option<&'static str> {
-        let key = state.live(parts).fold(0, |all: u64, (at, known)| {
-            all.wrapping_add(mix(known.view.wrapping_add(u64::from(at))))
-        });
+        let key = state
+            .live(parts)
+            .fold(0, |all: u64, (at, known)| all.wrapping_add(mix(known.view.wrapping_add(u64::from(at)))));
         *self.rings.entry(key).or_insert_with(|| {
             let views = views(state, parts, true);
             let lists_only = parts.world.any_failure;

@@ -9,6 +9,7 @@
 //! message is kept once, and every step of a node is taken once. What keeps it finite is that question numbers count only
 //! as open, probed or old. `docs/verify-chord.md` says which states are taken for the same and why that is sound.
 
+pub mod forming;
 mod hash;
 mod judge;
 mod parts;

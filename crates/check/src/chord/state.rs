@@ -76,11 +76,7 @@ impl State {
             nodes[usize::from(at)] = steps.founder(at, &members);
         }
         let World { joins, failures, restarts, false_timeouts, losses, .. } = world;
-        State {
-            nodes,
-            flight: Vec::new(),
-            left: Left { joins, failures, restarts, false_timeouts, losses },
-        }
+        State { nodes, flight: Vec::new(), left: Left { joins, failures, restarts, false_timeouts, losses } }
     }
 
     pub(super) fn node<'a>(&self, at: u8, parts: &'a Parts) -> &'a Known {
@@ -289,7 +285,9 @@ impl State {
         }
         if steps.parts.world.atomic {
             match action {
-                Action::Fire(at, _) | Action::FalseTimeout(at) | Action::Lost(at, _) => self.finish(at, steps, shown),
+                Action::Fire(at, _) | Action::FalseTimeout(at) | Action::Lost(at, _) => {
+                    self.finish(at, steps, shown)
+                }
                 _ => {}
             }
             self.notify(steps, shown);
@@ -398,9 +396,8 @@ impl State {
     /// Delivers the open question of a node, and the answer if one comes at once.
     fn exchange(&mut self, at: u8, steps: &mut Steps, shown: &mut Shown) {
         for kind in [Kind::Question, Kind::Answer] {
-            let is_it = |flight: &KnownFlight| {
-                flight.asker == at && flight.number == OPEN && flight.kind == kind
-            };
+            let is_it =
+                |flight: &KnownFlight| flight.asker == at && flight.number == OPEN && flight.kind == kind;
             let found = self.flights(&steps.parts).find(|(_, flight)| is_it(flight)).map(|(no, _)| no);
             if let Some(no) = found.filter(|no| self.node(steps.parts.flight(*no).to, &steps.parts).live) {
                 self.deliver(no, steps, shown);

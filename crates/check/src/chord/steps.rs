@@ -181,9 +181,12 @@ impl Steps {
                 Input::Lost { peer, life } => ring.lost(contact(peer, life), &rules, &mut out),
                 Input::Close { asker, number } => {
                     let asker = contact(asker, 0).id;
-                    ring.renumber(PROBED, |of, nonce| {
-                        if of == asker && nonce == number { STALE } else { nonce }
-                    });
+                    ring.renumber(
+                        PROBED,
+                        |of, nonce| {
+                            if of == asker && nonce == number { STALE } else { nonce }
+                        },
+                    );
                 }
             }
             // Without a rule a node may well be in a state it must not be in.
@@ -212,7 +215,13 @@ impl Steps {
     }
 
     /// Carries out what a node wants done, and gives its questions the numbers that every state has.
-    fn after(&mut self, mut ring: Ring, mut armed: Armed, out: Vec<Effect>, before: Option<&Ring>) -> Outcome {
+    fn after(
+        &mut self,
+        mut ring: Ring,
+        mut armed: Armed,
+        out: Vec<Effect>,
+        before: Option<&Ring>,
+    ) -> Outcome {
         let me = ring.ptr();
         let nonce = |ring: &Ring| ring.cur_request().and_then(|request| request.message.nonce());
         let open = nonce(&ring);
@@ -318,8 +327,7 @@ fn breaks(before: &Ring, after: &Ring, out: &[Effect], from: Option<Contact>) ->
     let gave_up = out.contains(&Effect::GaveUp);
     let ended = stabilizes(before) && after.cur_request().is_none() && !refused && !gave_up;
     let tells = |head: &Contact| {
-        out.iter()
-            .any(|effect| matches!(effect, Effect::Send(to, Message::Notify) if to.id == head.id))
+        out.iter().any(|effect| matches!(effect, Effect::Send(to, Message::Notify) if to.id == head.id))
     };
     let told = head.is_none_or(tells);
     (ended && from.is_some() && !told).then_some(TOLD)
@@ -338,9 +346,8 @@ fn through_codec(message: &Message) -> Option<Message> {
 /// What a node looks like in a schedule.
 pub(super) fn describe(known: &Known) -> String {
     let Some(ring) = known.ring() else { return "gone".into() };
-    let names = |list: &[Contact]| {
-        list.iter().map(|node| place(node.id).to_string()).collect::<Vec<_>>().join(" ")
-    };
+    let names =
+        |list: &[Contact]| list.iter().map(|node| place(node.id).to_string()).collect::<Vec<_>>().join(" ");
     let pred = ring.pred().map_or("-".into(), |pred| place(pred.id).to_string());
     let mut text = format!("pred {pred}, succ [{}]", names(ring.succ_list()));
     if !ring.joined() {

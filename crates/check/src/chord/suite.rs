@@ -26,11 +26,7 @@ const ALL: usize = usize::MAX;
 pub const RUNS: [Run; 11] = [
     Run { name: "still", world: World { codec: true, ..STILL }, states: ALL },
     Run { name: "join-fail", world: World { ids: 6, joins: 2, failures: 2, ..ATOMIC }, states: ALL },
-    Run {
-        name: "four",
-        world: World { founders: 4, ids: 8, joins: 1, failures: 2, ..ATOMIC },
-        states: ALL,
-    },
+    Run { name: "four", world: World { founders: 4, ids: 8, joins: 1, failures: 2, ..ATOMIC }, states: ALL },
     Run {
         name: "lists-of-three",
         world: World { successors: 3, founders: 4, ids: 8, joins: 1, failures: 2, ..ATOMIC },
@@ -129,7 +125,11 @@ pub fn search_all(
 ///
 /// # Errors
 /// If a world makes no sense.
-pub fn run(states: usize, stop: &AtomicBool, begin: impl Fn(&'static str) + Sync) -> Result<Vec<Found>, String> {
+pub fn run(
+    states: usize,
+    stop: &AtomicBool,
+    begin: impl Fn(&'static str) + Sync,
+) -> Result<Vec<Found>, String> {
     let limited = RUNS.map(|run| (run.world, Limits { states: run.states.min(states), ..Limits::default() }));
     search_all(&limited, stop, |nth| begin(RUNS[nth].name))
 }

@@ -115,11 +115,7 @@ impl World {
 
     /// Returns by how many places the world can be turned without looking different at its start.
     pub(super) fn turns(&self) -> Vec<u8> {
-        if self.ids.is_multiple_of(self.founders) {
-            self.places().collect()
-        } else {
-            vec![0]
-        }
+        if self.ids.is_multiple_of(self.founders) { self.places().collect() } else { vec![0] }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
+use kringle_check::chord::forming::{GROUPS, TOO_EARLY, search_group};
 use kringle_check::chord::suite::{GATE, RUNS, gate, run};
 use kringle_check::chord::{Limits, STILL, World, search};
 use kringle_core::config::Safeguard;
@@ -34,7 +35,13 @@ fn every_rule_is_missed() {
     for (found, rule) in found.iter().zip(GATE) {
         let broken = found.broken.as_ref();
         let steps = broken.map(|broken| broken.schedule.len());
-        println!("{:16} {:?} steps, {} states: {:?}", rule.rule.name(), steps, found.states, broken.map(|b| b.property));
+        println!(
+            "{:16} {:?} steps, {} states: {:?}",
+            rule.rule.name(),
+            steps,
+            found.states,
+            broken.map(|b| b.property)
+        );
         assert!(broken.is_some(), "nobody misses {}", rule.rule.name());
     }
 }
@@ -77,4 +84,18 @@ fn worlds_that_make_no_sense_are_refused() {
     ] {
         assert!(world.check().is_err(), "{world}");
     }
+}
+
+#[test]
+fn a_group_grows_into_one_ring() {
+    let mut begins = false;
+    for (name, group, states) in GROUPS {
+        let found = search_group(group, states.min(STATES), &AtomicBool::new(false));
+        assert!(found.broken.is_none(), "{name}: {:#?}", found.broken);
+        begins |= found.begins;
+    }
+    assert!(begins, "no group was large enough for a ring");
+    let early = search_group(TOO_EARLY, usize::MAX, &AtomicBool::new(false));
+    let (property, schedule) = early.broken.expect("a ring of two is too small");
+    assert_eq!((property, schedule.len()), ("a ring begins with more members than a list has entries", 4));
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
 use clap::Args;
+use kringle_check::chord::forming::{self, FoundGroup, GROUPS, TOO_EARLY, search_group};
 use kringle_check::chord::suite::{self, GATE, RUNS};
 use kringle_check::chord::{Found, Limits, Progress, World, search};
 use kringle_core::config::Safeguard;
@@ -132,10 +133,20 @@ pub(super) fn run(args: &ChordArgs, json: bool) -> Result<Verdict, Failure> {
         let found = suite::run(args.limit, &stop::STOP, begin).map_err(refused)?;
         (RUNS.map(|run| run.name).to_vec(), found)
     };
+    let mut groups = Vec::new();
+    if !args.tells_world() {
+        for (name, group, states) in GROUPS {
+            begin(name);
+            groups.push((name, search_group(group, states.min(args.limit), &stop::STOP)));
+        }
+    }
     progress("");
-    let good = found.iter().all(|found| found.broken.is_none());
+    let good = found.iter().all(|found| found.broken.is_none())
+        && groups.iter().all(|(_, found)| found.broken.is_none());
     let text = if json {
-        let worlds: Vec<Value> = names.iter().zip(&found).map(|(name, found)| world_json(name, found)).collect();
+        let worlds = names.iter().zip(&found).map(|(name, found)| world_json(name, found));
+        let groups = groups.iter().map(|(name, found)| group_json(name, found));
+        let worlds: Vec<Value> = worlds.chain(groups).collect();
         let value = json!({
             "schema": "kringle.verify/1",
             "protocol": "chord",
@@ -146,7 +157,9 @@ pub(super) fn run(args: &ChordArgs, json: bool) -> Result<Verdict, Failure> {
         });
         format!("{value:#}\n")
     } else {
-        let worlds: Vec<String> = names.iter().zip(&found).map(|(name, found)| world_text(name, found)).collect();
+        let worlds = names.iter().zip(&found).map(|(name, found)| world_text(name, found));
+        let groups = groups.iter().map(|(name, found)| group_text(name, found));
+        let worlds: Vec<String> = worlds.chain(groups).collect();
         format!("{}\nA search ends after {} states at most.\n\n{NOT_COVERED}", worlds.join("\n"), args.limit)
     };
     Ok(Verdict { text, ending: ending(good) })
@@ -228,33 +241,77 @@ fn world_json(name: &str, found: &Found) -> Value {
     })
 }
 
+fn group_text(name: &str, found: &FoundGroup) -> String {
+    let ended = match (found.complete, &found.broken) {
+        (true, _) => "every state seen",
+        (false, Some(_)) => "ended by what it found",
+        (false, None) => "cut off",
+    };
+    let mut text = format!("{name}: {}\n", found.group);
+    let (states, depth, seconds) = (found.states, found.depth, found.time.as_secs_f64());
+    let _ = writeln!(text, "  {states} states, depth {depth}, {seconds:.1} s, {ended}");
+    let Some((property, schedule)) = &found.broken else {
+        let _ = writeln!(text, "  hold in all of them: {}", forming::PROPERTIES.join("; "));
+        return text;
+    };
+    let _ = writeln!(text, "  BROKEN: {property}\n");
+    for (nth, line) in schedule.iter().enumerate() {
+        let _ = writeln!(text, "{:5}. {line}", nth + 1);
+    }
+    text
+}
+
+fn group_json(name: &str, found: &FoundGroup) -> Value {
+    json!({
+        "model": name,
+        "bounds": found.group.to_string(),
+        "unique_states": found.states,
+        "depth": found.depth,
+        "seconds": found.time.as_secs_f64(),
+        "complete": found.complete,
+        "properties": forming::PROPERTIES,
+        "broken": found.broken.as_ref().map(|(property, _)| property),
+        "schedule": found.broken.as_ref().map(|(_, schedule)| schedule),
+        "good": found.broken.is_none(),
+    })
+}
+
+/// A rule left out, and what came of it: the world, the broken property with the length of its schedule, the states.
+type Missed = (&'static str, String, Option<(&'static str, usize)>, usize);
+
 fn run_gate(json: bool) -> Result<Verdict, Failure> {
     let found = suite::gate(&stop::STOP, |rule| begin(&format!("without {rule}")))
         .map_err(|why| Failure::usage(why, "This is our mistake; please report it."))?;
+    let early = search_group(TOO_EARLY, usize::MAX, &stop::STOP);
     progress("");
-    let good = found.len() == GATE.len() && found.iter().all(|found| found.broken.is_some());
-    let rows = || found.iter().zip(GATE).map(|(found, rule)| (rule.rule.name(), found, found.broken.as_ref()));
+    let mut rows: Vec<Missed> = Vec::new();
+    for (found, rule) in found.iter().zip(GATE) {
+        let broken = found.broken.as_ref().map(|broken| (broken.property, broken.schedule.len()));
+        rows.push((rule.rule.name(), found.world.to_string(), broken, found.states));
+    }
+    let broken = early.broken.map(|(property, schedule)| (property, schedule.len()));
+    rows.push((Safeguard::Forming.name(), early.group.to_string(), broken, early.states));
+    let good = rows.len() > GATE.len() && rows.iter().all(|(_, _, broken, _)| broken.is_some());
     let text = if json {
-        let rules: Vec<Value> = rows()
-            .map(|(rule, found, broken)| {
-                json!({
-                    "rule": rule,
-                    "model": found.world.to_string(),
-                    "broken": broken.map(|broken| broken.property),
-                    "steps": broken.map(|broken| broken.schedule.len()),
-                    "states": found.states,
-                })
+        let rules = rows.iter().map(|(rule, world, broken, states)| {
+            json!({
+                "rule": rule,
+                "model": world,
+                "broken": broken.map(|(property, _)| property),
+                "steps": broken.map(|(_, steps)| steps),
+                "states": states,
             })
-            .collect();
+        });
+        let rules: Vec<Value> = rules.collect();
         format!("{:#}\n", json!({ "schema": "kringle.verify-gate/1", "rules": rules, "good": good }))
     } else {
         let mut text = format!("{:16} {:>6} {:>9}  {}\n", "without", "steps", "states", "broken");
-        for (rule, found, broken) in rows() {
-            let (steps, what) = match broken {
-                Some(broken) => (broken.schedule.len().to_string(), broken.property),
-                None => (String::new(), "NOT MISSED"),
+        for (rule, _, broken, states) in &rows {
+            let (what, steps) = match broken {
+                Some((property, steps)) => (*property, steps.to_string()),
+                None => ("NOT MISSED", String::new()),
             };
-            let _ = writeln!(text, "{rule:16} {steps:>6} {:>9}  {what}", found.states);
+            let _ = writeln!(text, "{rule:16} {steps:>6} {states:>9}  {what}");
         }
         text
     };

@@ -203,7 +203,8 @@ mod tests {
 
     #[test]
     fn an_ideal_ring_has_every_property() {
-        let ring: &[(u32, u32, &[u32])] = &[(3, 2, &[5, 1]), (1, 5, &[2, 3]), (5, 3, &[1, 2]), (2, 1, &[3, 5])];
+        let ring: &[(u32, u32, &[u32])] =
+            &[(3, 2, &[5, 1]), (1, 5, &[2, 3]), (5, 3, &[1, 2]), (2, 1, &[3, 5])];
         assert!(broken(ring).is_empty());
         assert!(holds(ring, correct_node_data) && holds(ring, |views| ideal_ring(views, 2)));
         assert!(!holds(ring, |views| ideal_ring(views, 3)), "lists are too short for that");
@@ -218,7 +219,8 @@ mod tests {
     #[test]
     fn an_appendage_is_not_a_fault_but_not_ideal_either() {
         // 2 has joined, nobody knows it yet.
-        let ring: &[(u32, u32, &[u32])] = &[(1, 5, &[3, 5]), (2, 0, &[3, 5]), (3, 1, &[5, 1]), (5, 3, &[1, 3])];
+        let ring: &[(u32, u32, &[u32])] =
+            &[(1, 5, &[3, 5]), (2, 0, &[3, 5]), (3, 1, &[5, 1]), (5, 3, &[1, 3])];
         assert!(broken(ring).is_empty());
         assert!(!holds(ring, correct_node_data));
     }

@@ -526,8 +526,7 @@ fn a_join_that_meets_a_later_life_goes_on_with_it() {
     let effects = fire(&mut ring, RingTimer::Rejoin);
     assert!(matches!(effects[..], [Effect::Send(to, _), ..] if to == again), "{effects:?}");
     let (nonce, _) = open(&ring);
-    let effects =
-        receive_with(&mut ring, again, Message::GotBestPredecessor { nonce, node: node(2) }, RULES);
+    let effects = receive_with(&mut ring, again, Message::GotBestPredecessor { nonce, node: node(2) }, RULES);
     assert_eq!(sends(&effects).len(), 1, "{effects:?}");
     assert_eq!(ring.cur_request().map(|request| request.target), Some(node(2)));
 }
