@@ -169,6 +169,7 @@ fn a_node_that_is_out_refuses_every_kind_of_message() {
             }
             BodyKind::PingVia => vec![Refusal::UnknownTarget],
             BodyKind::Obituary => vec![],
+            kind if kind.is_of_chord() => vec![Refusal::WrongOverlay],
             _ => vec![Refusal::Unsolicited],
         };
         assert_eq!(refusals(&outputs), expected, "{kind:?}");

@@ -29,8 +29,10 @@ pub(super) struct Joining {
 
 /// How often a seed may send a joiner on.
 const REFERRALS_MAX: u8 = 8;
-/// Rounds through all seeds before a node that comes back believes that nobody is there.
+/// Rounds through all seeds before a node that comes back believes that nobody is there; with many seeds fewer, but
+/// each is asked.
 const ROUNDS: u16 = 3;
+const ATTEMPTS: u16 = 12;
 /// For how many attempts a node that comes back with us, with a lower id, is left to begin.
 const LEFT_TO: u16 = 6;
 
@@ -84,7 +86,8 @@ impl Chord {
         self.fingers = super::Fingers::default();
         self.joining = Some(Box::new(Joining {
             request,
-            back: false,
+            // All the others may be looking for their ring, too.
+            back: true,
             attempt: 0,
             referrals: 0,
             asked: None,
@@ -119,8 +122,9 @@ impl Chord {
         }
         cx.note(Note::JoinRetried);
         joining.lower = joining.lower.filter(|(_, heard)| joining.attempt - heard <= LEFT_TO);
-        let rounds = joining.attempt / u16::try_from(self.seeds.len()).unwrap_or(u16::MAX);
-        if joining.back && rounds >= ROUNDS && joining.lower.is_none() {
+        let seeds = u16::try_from(self.seeds.len()).unwrap_or(u16::MAX);
+        let enough = seeds.saturating_mul(ROUNDS).min(ATTEMPTS).max(seeds);
+        if joining.back && joining.attempt >= enough && joining.lower.is_none() {
             return self.with_forming(cx, |forming, _, out| forming.found(out));
         }
         self.try_seed(cx);
