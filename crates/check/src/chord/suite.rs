@@ -41,15 +41,15 @@ pub const RUNS: [Run; 11] = [
     Run {
         name: "restart",
         world: World { founders: 4, ids: 4, failures: 1, restarts: 1, ..ATOMIC },
-        states: 500_000,
+        states: 2_000_000,
     },
-    Run { name: "false-timeout", world: World { false_timeouts: 1, ..STILL }, states: 1_000_000 },
-    Run { name: "join", world: World { ids: 4, joins: 1, ..STILL }, states: 1_000_000 },
-    Run { name: "fail", world: World { founders: 4, ids: 4, failures: 1, ..STILL }, states: 1_000_000 },
+    Run { name: "false-timeout", world: World { false_timeouts: 1, ..STILL }, states: 5_000_000 },
+    Run { name: "join", world: World { ids: 4, joins: 1, ..STILL }, states: 5_000_000 },
+    Run { name: "fail", world: World { founders: 4, ids: 4, failures: 1, ..STILL }, states: 5_000_000 },
     Run {
         name: "join-and-fail",
         world: World { founders: 4, ids: 5, joins: 1, failures: 1, codec: true, ..STILL },
-        states: 1_000_000,
+        states: 5_000_000,
     },
 ];
 

@@ -160,5 +160,5 @@ pub(super) fn place(id: Id) -> u8 {
 
 /// Returns the place whose id has this upper half, if one has.
 pub(super) fn place_of_half(half: u64) -> Option<u8> {
-    (half & MARK_BITS == MARK).then(|| (half >> 56) as u8).and_then(|at| at.checked_sub(1))
+    (half & MARK_BITS == MARK).then_some((half >> 56) as u8).and_then(|at| at.checked_sub(1))
 }
