@@ -8,6 +8,7 @@
 //! No protocol is written here: worlds, actions and properties only.
 
 pub mod action;
+pub mod chord;
 pub mod explore;
 mod fingerprint;
 pub mod gate;

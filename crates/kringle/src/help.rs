@@ -129,6 +129,15 @@ Examples:
   kringle verify pastry
       every model, each up to its bound; exit code 1 if a property is broken
 
+  kringle verify chord
+      the same for Chord's ring; each has its own '--help'";
+
+/// Below the help of `verify pastry`.
+pub(crate) const VERIFY_PASTRY: &str = "\
+Examples:
+  kringle verify pastry
+      every model, each up to its bound; exit code 1 if a property is broken
+
   kringle verify pastry --model two-joiners --states 50000000 --seconds 600
       one model for longer
 
@@ -136,6 +145,23 @@ Examples:
       drive the simulator through a schedule that was printed
 
   kringle verify pastry --gate
+      leave every rule out in turn; needs a build with --features mutants";
+
+/// Below the help of `verify chord`.
+pub(crate) const VERIFY_CHORD: &str = "\
+Without options a set of small worlds is searched; with any that bounds a world, that one.
+
+Examples:
+  kringle verify chord
+      what every change is tried on; exit code 1 if a property is broken
+
+  kringle verify chord --joins 1 --ids 4 --limit 100000000
+      three founders and a joiner, message by message, every order: minutes, and 3 GB of memory
+
+  kringle verify chord --atomic --founders 4 --joins 2 --failures 2
+      a question and its answer as one step: larger worlds, fewer orders
+
+  kringle verify chord --gate
       leave every rule out in turn; needs a build with --features mutants";
 
 /// Below the help of `sim`.

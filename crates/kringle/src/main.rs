@@ -175,9 +175,7 @@ fn answer(cli: Cli, json: Option<Json>) -> Result<ExitCode, Failure> {
         Command::Token(args) => ask::admin::token(asked, &args, json).map(done),
         Command::Config(args) => start::config(asked, &args, json).map(done),
         Command::Explain(args) => catalogue::explain(&args, json).map(done),
-        Command::Verify(args) => {
-            verify::run(&args, cli.json).map(|verdict| (verdict.text, verdict.good.into()))
-        }
+        Command::Verify(args) => verify::run(&args, cli.json).map(|verdict| (verdict.text, verdict.ending)),
         Command::Sim(args) => sim::run(&args, cli.json),
         Command::Bench(args) => bench::run(asked, &args, json),
         Command::Version => Ok(done(version(cli.json))),

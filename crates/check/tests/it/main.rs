@@ -1,6 +1,7 @@
 //! What the checker promises: models that are not idle, properties that are missed when a rule is, schedules that mean
 //! the same to the simulator.
 
+mod chord;
 mod gate;
 mod models;
 mod schedules;

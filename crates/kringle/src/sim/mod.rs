@@ -9,7 +9,7 @@ mod paper;
 mod progress;
 mod replay;
 mod run;
-mod stop;
+pub(crate) mod stop;
 mod sweep;
 #[cfg(test)]
 mod tests;

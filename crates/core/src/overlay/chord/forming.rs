@@ -245,7 +245,7 @@ impl Forming {
             base.iter().filter(|node| !self.dead.contains(&node.id)).copied().collect();
         // A list everybody has to agree to should not be too long; from here on the ring takes over anyway.
         for applicant in &self.applicants {
-            if list.len() < 2 * rules.successors.max(2) {
+            if list.len() < (2 * rules.successors).max(rules.successors + 3) {
                 list.retain(|node| node.id != applicant.id);
                 list.push(*applicant);
             }

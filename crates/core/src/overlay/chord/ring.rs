@@ -568,11 +568,17 @@ impl Ring {
 
     /// Gives every number in the state another one, for checkers: states that differ only in those are the same.
     /// `number` is asked with the node that numbered the question. The next number of this node becomes `next`.
+    /// What else has no consequences is forgotten: the steps of a join, which only an endless one would count, and
+    /// whom a member once joined through.
     pub fn renumber(&mut self, next: Nonce, mut number: impl FnMut(NodeId, Nonce) -> Nonce) {
         let me = self.ptr.id;
         if let Some(request) = &mut self.cur_request {
             let nonce = request.message.nonce().unwrap_or_default();
             request.message.set_nonce(number(me, nonce));
+            request.steps = 0;
+        }
+        if self.joined {
+            self.known = self.ptr;
         }
         self.probe = self.probe.map(|nonce| number(me, nonce));
         for (source, question) in &mut self.delayed_queries {

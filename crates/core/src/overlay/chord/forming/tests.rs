@@ -210,3 +210,18 @@ fn impossible_lists_are_refused() {
     }
     assert_eq!(group.nodes[&2], before);
 }
+
+/// Found by the model checker: twice two is less than a ring with lists of two begins with.
+#[test]
+fn a_list_has_room_for_as_many_as_a_ring_begins_with() {
+    for successors in 2..10 {
+        let rules = Rules { successors, ..RULES };
+        let mut founder = Forming::new(node(1));
+        founder.found(&mut Vec::new());
+        let applicants = 2..=successors as u32 + 3;
+        founder.applicants = applicants.map(node).collect();
+        let mut out = Vec::new();
+        founder.fire(&rules, &mut out);
+        assert!(founder.proposal.is_some_and(|proposal| proposal.list.len() == successors + 3));
+    }
+}

@@ -119,6 +119,10 @@ impl Ring {
                 false
             }
             _ => {
+                // A join that starts again asks the life that is there, or it would bury it time and again.
+                if self.known.id == from.id && self.known.incarnation < from.incarnation {
+                    self.known = from;
+                }
                 self.bury(|node| node.id == from.id && node.incarnation < from.incarnation, rules, out);
                 true
             }

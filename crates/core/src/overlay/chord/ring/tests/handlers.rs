@@ -513,3 +513,20 @@ fn the_last_successors_goodbye_names_the_next() {
     assert!(matches!(sends(&effects)[..], [(1, Message::GetSuccList { .. })]));
     assert_eq!(ring.pred(), None);
 }
+
+/// Found by the model checker: 6 joins through 1, which fails and comes back.
+#[test]
+fn a_join_that_meets_a_later_life_goes_on_with_it() {
+    let mut ring = Ring::new(node(6), 0);
+    ring.start_join(node(1), &RULES, &mut Vec::new());
+    let again = Contact { incarnation: 2, ..node(1) };
+    let (nonce, _) = open(&ring);
+    let effects = receive_with(&mut ring, again, Message::Busy { nonce }, RULES);
+    assert!(effects.contains(&Effect::JoinEnded(JoinEnd::Silent)), "{effects:?}");
+    let effects = fire(&mut ring, RingTimer::Rejoin);
+    assert!(matches!(effects[..], [Effect::Send(to, _), ..] if to == again), "{effects:?}");
+    let (nonce, _) = open(&ring);
+    let effects = receive_with(&mut ring, again, Message::GotBestPredecessor { nonce, node: node(2) }, RULES);
+    assert_eq!(sends(&effects).len(), 1, "{effects:?}");
+    assert_eq!(ring.cur_request().map(|request| request.target), Some(node(2)));
+}

@@ -1,11 +1,10 @@
-//! The model checker on the command line.
+//! Pastry with leases: the models, their gate, and schedules in the simulator.
 
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use kringle_check::explore::{Bounds, Finding, Report, Search, explore, survey, together};
 use kringle_check::gate::{self, Caught};
 use kringle_check::model::Ring;
@@ -15,6 +14,7 @@ use kringle_check::schedule::Schedule;
 use kringle_core::config::Safeguard;
 use serde_json::{Value, json};
 
+use super::{Verdict, begin, needs_mutants, progress, rule};
 use crate::failure::Failure;
 
 /// One in so many states is left in peace, to see whether the ring comes to rest.
@@ -33,9 +33,7 @@ may both deliver, which is promised to nobody and tried by no model.
 ";
 
 #[derive(Debug, Args)]
-pub(crate) struct VerifyArgs {
-    /// What to check
-    protocol: Protocol,
+pub(crate) struct PastryArgs {
     /// Only this model
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
@@ -62,23 +60,10 @@ pub(crate) struct VerifyArgs {
     gate: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Protocol {
-    /// Pastry with leases
-    Pastry,
-}
-
-/// What a run says, and whether all is well.
-pub(crate) struct Verdict {
-    pub(crate) text: String,
-    pub(crate) good: bool,
-}
-
-pub(crate) fn run(args: &VerifyArgs, json: bool) -> Result<Verdict, Failure> {
-    let Protocol::Pastry = args.protocol;
+pub(super) fn run(args: &PastryArgs, json: bool) -> Result<Verdict, Failure> {
     let without = args.without.as_deref().map(rule).transpose()?;
     if without.is_some() || args.gate {
-        needs_mutants()?;
+        needs_mutants("pastry")?;
     }
     let time = Duration::from_secs(args.seconds);
     let bounds = Bounds { states: args.states, time, threads: args.threads.into() };
@@ -86,23 +71,6 @@ pub(crate) fn run(args: &VerifyArgs, json: bool) -> Result<Verdict, Failure> {
         return replay_file(file, without, json);
     }
     if args.gate { run_gate(bounds, json) } else { run_models(args, without, bounds, json) }
-}
-
-fn rule(name: &str) -> Result<Safeguard, Failure> {
-    let names: Vec<&str> = Safeguard::ALL.iter().map(|rule| rule.name()).collect();
-    gate::rule(name).ok_or_else(|| {
-        Failure::usage(format!("there is no rule {name:?}"), format!("The rules are {}.", names.join(", ")))
-    })
-}
-
-fn needs_mutants() -> Result<(), Failure> {
-    if cfg!(feature = "mutants") {
-        return Ok(());
-    }
-    Err(Failure::usage(
-        "this build cannot leave a rule out",
-        "Build one that can: cargo run --release -p kringle --features mutants -- verify pastry ...",
-    ))
 }
 
 fn plan(name: &str) -> Result<Plan, Failure> {
@@ -120,21 +88,6 @@ fn ring(plan: Plan, without: Option<Safeguard>) -> Result<Ring, Failure> {
         )
     };
     Ok(Ring::new(plan, without).map_err(refused)?.resting(REST_EVERY))
-}
-
-/// Progress goes to standard error: one line that is written over on a terminal, and a line per model otherwise.
-fn progress(text: &str) {
-    if io::stderr().is_terminal() {
-        let _ = write!(io::stderr(), "\r{text:70}\r");
-    }
-}
-
-fn begin(what: &str) {
-    if io::stderr().is_terminal() {
-        progress(what);
-    } else {
-        let _ = writeln!(io::stderr(), "{what} ...");
-    }
 }
 
 /// A model and what its searches have found.
@@ -155,7 +108,7 @@ impl Looked {
 }
 
 fn run_models(
-    args: &VerifyArgs,
+    args: &PastryArgs,
     without: Option<Safeguard>,
     bounds: Bounds,
     json: bool,
@@ -200,7 +153,7 @@ fn run_models(
         );
         format!("{}\n{bounds}\n{NOT_COVERED}", models.join("\n"))
     };
-    Ok(Verdict { text, good })
+    Ok(Verdict { text, ending: good.into() })
 }
 
 fn per_second(report: &Report) -> u64 {
@@ -312,7 +265,7 @@ fn run_gate(bounds: Bounds, json: bool) -> Result<Verdict, Failure> {
         }
         text
     };
-    Ok(Verdict { text, good })
+    Ok(Verdict { text, ending: good.into() })
 }
 
 fn replay_file(file: &PathBuf, without: Option<Safeguard>, json: bool) -> Result<Verdict, Failure> {
@@ -350,5 +303,5 @@ fn replay_file(file: &PathBuf, without: Option<Safeguard>, json: bool) -> Result
         };
         text
     };
-    Ok(Verdict { text, good })
+    Ok(Verdict { text, ending: good.into() })
 }
