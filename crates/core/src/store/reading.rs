@@ -27,20 +27,6 @@ impl Store {
         self.stage(id, Stage::Reading { cell, mine, heard: Vec::new(), head }, ring, cx);
     }
 
-    /// Finds out what became of a set that is not what this node thinks, then lets the asker try again.
-    pub(super) fn read_head_then_outdate(
-        &mut self,
-        id: u32,
-        cell: Cell,
-        mine: Option<Record>,
-        version: Version,
-        ring: &dyn Routes,
-        cx: &mut Ctx<'_>,
-    ) {
-        self.clock.last = self.clock.last.max(version);
-        self.read(id, cell, mine, true, ring, cx);
-    }
-
     pub(super) fn list(
         &mut self,
         id: u32,

@@ -4,7 +4,7 @@ use super::Store;
 use super::coding::Shared;
 use super::coordinating::{HEAD, Then, ends, nonce};
 use super::message::{Message, Response, Step};
-use super::op::{Action, Ask, Trouble};
+use super::op::{Action, Ask, Happened, Trouble};
 use super::record::{Cell, Kind, Record};
 use super::version::Version;
 use crate::edge::Ctx;
@@ -90,10 +90,10 @@ impl Store {
             let step = Step::Accept { cell, record: Shared(mine.bytes().clone()), set: None };
             self.send(from, Message::Do { nonce, slot, epoch, step }, ring, cx);
         } else {
-            // We have missed that the set is gone. What was written to it was never seen: a new version may follow.
-            let version = op.version;
-            let held = self.held(&cell, cx).ok().flatten();
-            self.read_head_then_outdate(id, cell, held, version, ring, cx);
+            // We have missed that the set is gone, and taken the value ourselves. It may have been seen since: nobody may
+            // write it anew.
+            let trouble = self.too_few(id, Happened::Unknown);
+            self.fail(id, trouble, ring, cx);
         }
     }
 }
