@@ -11,6 +11,7 @@ mod fingers;
 pub mod forming;
 mod joining;
 mod message;
+pub mod properties;
 pub mod ring;
 mod routing;
 mod walk;
