@@ -222,9 +222,7 @@ impl SetUp {
         let leaf_set = one_of([4, 8, 16]);
         let lab = Settings::default();
         let (successors, tick) = match self.overlay {
-            OverlayKind::Chord => {
-                (one_of([3, 5, 8]) as u8, Duration::from_millis(one_of([500, 1000, 3000])))
-            }
+            OverlayKind::Chord => (one_of([3, 5, 8]) as u8, Duration::from_millis(one_of([500, 1000, 3000]))),
             OverlayKind::Pastry => (lab.successors, lab.tick),
         };
         Settings {

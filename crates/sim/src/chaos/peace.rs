@@ -14,7 +14,9 @@ use kringle_core::time::Time;
 use super::faults::random_key;
 use super::watch::Watcher;
 use super::{Broken, Invariant, Moment, SetUp, Summary};
-use crate::invariants::{Places, leaf_sets_are_exact, neighbours_are_exact, one_root_per_key, owner, ring_is_ideal};
+use crate::invariants::{
+    Places, leaf_sets_are_exact, neighbours_are_exact, one_root_per_key, owner, ring_is_ideal,
+};
 use crate::world::World;
 
 /// How often the ring is looked at until it is whole.

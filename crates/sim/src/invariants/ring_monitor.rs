@@ -81,7 +81,9 @@ pub fn ring_is_ideal(world: &World) -> Result<(), String> {
 pub fn can_do_without(world: &World, gone: u32) -> bool {
     let lives = |node: &Contact| {
         node.addr.0 != gone
-            && world.node(node.addr.0).is_some_and(|running| running.me() == *node && is_member(world, node.addr.0))
+            && world
+                .node(node.addr.0)
+                .is_some_and(|running| running.me() == *node && is_member(world, node.addr.0))
     };
     (0..world.len() as u32)
         .filter(|node| *node != gone)
@@ -155,15 +157,18 @@ mod tests {
         let settings = Settings { overlay: OverlayKind::Chord, successors: 3, ..Settings::demo() };
         let mut world = World::new(settings, 1);
         world.grow(12);
-        let settled = world.run_until(std::time::Duration::from_secs(60), |world| ring_is_ideal(world).is_ok());
+        let settled =
+            world.run_until(std::time::Duration::from_secs(60), |world| ring_is_ideal(world).is_ok());
         assert!(settled);
         let mut monitor = RingMonitor::new();
         monitor.look(&world, 0).expect("all five hold");
         monitor.look(&world, 1).expect("nothing has changed");
         assert_eq!(monitor.rings, 1);
         // Whoever has only dead ones after it is connected to nothing.
-        let after: Vec<u32> =
-            monitor.beliefs[0].as_ref().map(|belief| belief.list.iter().map(|node| node.addr.0).collect()).unwrap();
+        let after: Vec<u32> = monitor.beliefs[0]
+            .as_ref()
+            .map(|belief| belief.list.iter().map(|node| node.addr.0).collect())
+            .unwrap();
         assert!(can_do_without(&world, after[0]));
         after[..2].iter().for_each(|node| world.crash(*node));
         assert!(!can_do_without(&world, after[2]));
