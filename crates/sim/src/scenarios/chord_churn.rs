@@ -48,6 +48,8 @@ const PAPER: [(f64, f64, f64); 8] = [
 ];
 /// How long a lookup may stay unanswered.
 const DEADLINE: Duration = Duration::from_secs(120);
+/// How long its asker waits before it asks once more: whoever had the question in hand may have died with it.
+const TRY: Duration = Duration::from_secs(20);
 /// Members a newcomer knows.
 const SEEDS: usize = 3;
 /// Keeps coming, going and asking apart from other things drawn from the same seed.
@@ -67,6 +69,7 @@ fn run(lab: &mut Lab<'_>) -> Result<(), Halt> {
         "lost",
         "wrong",
         "asker died",
+        "asked again",
         "mean hops",
         "median ms",
         "p99 ms",
@@ -99,6 +102,7 @@ fn run(lab: &mut Lab<'_>) -> Result<(), Halt> {
             ring.lost.to_string(),
             ring.wrong.to_string(),
             ring.orphaned.to_string(),
+            ring.again.to_string(),
             format!("{:.2}", ring.hops.mean()),
             ring.waits.quantile(0.5).to_string(),
             ring.waits.quantile(0.99).to_string(),
@@ -138,13 +142,15 @@ fn run(lab: &mut Lab<'_>) -> Result<(), Halt> {
     ));
     lab.report.remarks.push(
         "whoever leaves does so without a word. Wrong: answered by a node although one nearer to the key was ready all \
-         the time. Lost: not answered within two minutes. Timeouts are those of all lookups, fingers' included"
+         the time. Lost: not answered within two minutes, \
+         though asked again every 20 s. Timeouts are those of all lookups, fingers' included"
             .to_owned(),
     );
     Ok(())
 }
 
 /// A lookup under way.
+#[derive(Clone, Copy)]
 struct Asked {
     at: Time,
     from: u32,
@@ -168,6 +174,8 @@ struct Ring {
     wrong: u64,
     /// Whoever asked was gone before the answer came.
     orphaned: u64,
+    /// Questions that were asked once more.
+    again: u64,
     /// Why, as far as somebody said so.
     reasons: BTreeMap<String, u64>,
     hops: Histogram,
@@ -193,6 +201,7 @@ impl Ring {
             lost: 0,
             wrong: 0,
             orphaned: 0,
+            again: 0,
             reasons: BTreeMap::new(),
             hops: Histogram::new(format!("hops at {rate:.2}/s")),
             waits: Histogram::new(format!("milliseconds to the answer at {rate:.2}/s")),
@@ -274,10 +283,15 @@ impl Ring {
     fn ask(&mut self, world: &mut World) {
         let (from, key) = (self.drawn[self.dice.below(self.drawn.len())], random_key(&mut self.dice));
         let at = world.now();
-        let request = world.command(from, Command::Lookup { key, trace: false, deadline: DEADLINE });
         self.asked += 1;
-        self.open.insert(request, Asked { at, from, key });
+        self.send(world, Asked { at, from, key });
         self.take_answers(world);
+    }
+
+    fn send(&mut self, world: &mut World, asked: Asked) {
+        let command = Command::Lookup { key: asked.key, trace: false, deadline: TRY };
+        let request = world.command(asked.from, command);
+        self.open.insert(request, asked);
     }
 
     fn take_answers(&mut self, world: &mut World) {
@@ -295,6 +309,10 @@ impl Ring {
                     self.hops.add(hops.into());
                     self.waits.add(answered.at.since(asked.at).as_millis() as u64);
                     self.wrong += u64::from(self.passed_over(&asked, root.id));
+                }
+                _ if answered.at.since(asked.at) + TRY <= DEADLINE => {
+                    self.again += 1;
+                    self.send(world, asked);
                 }
                 other => {
                     self.lost += 1;

@@ -149,7 +149,7 @@ fn virtual_nodes(lab: &mut Lab<'_>, keys: &[Id], papers: bool) -> Result<(), Hal
             if let Some(theirs) = theirs.filter(|_| papers) {
                 let name = format!("{name} percentile, {each} virtual nodes");
                 let figure = Figure::new(name, ours, 2, "times the mean").paper(theirs);
-                lab.report.figures.push(figure.want(Want::Between((theirs - 0.25).max(0.0), theirs + 0.25)));
+                lab.report.figures.push(figure.want(Want::Between((theirs - 0.3).max(0.0), theirs + 0.3)));
             }
         }
     }

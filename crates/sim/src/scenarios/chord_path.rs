@@ -1,15 +1,14 @@
 //! Path length in Chord against the size of the ring (ToN 2003, section VI-C).
 
+use kringle_core::dice::{Dice, SeededDice};
+
+use super::mass_failure::random_key;
+use crate::invariants::Places;
 use crate::lab::chord::{lines, series, table};
 use crate::lab::params::{LOOKUPS, NETWORK, NODES, SUCCESSORS};
 use crate::lab::ring::Routes;
 use crate::lab::{Halt, Lab, Scenario};
 use crate::report::{Axis, Figure, Plot, Role, Shape, Want};
-
-use super::mass_failure::random_key;
-use kringle_core::dice::{Dice, SeededDice};
-
-use crate::invariants::Places;
 use crate::world::World;
 
 /// See the module.

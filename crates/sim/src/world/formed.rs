@@ -2,13 +2,13 @@
 //! it nobody needs to have seen it grow: every node is told of its neighbours as a small ring tells them, with the list
 //! that makes it take over, and whoever looks fingers up is answered at once, rightly.
 
+use kringle_core::contact::Contact;
 use kringle_core::edge::{Command, Input, Timer};
 use kringle_core::id::Key;
 use kringle_core::message::{Body, HopAck, Outcome, Payload, Receipt, Routed};
 use kringle_core::overlay::chord::Message;
 
 use super::World;
-use kringle_core::contact::Contact;
 
 /// A lookup that was asked while the ring was made.
 pub(super) struct Finger {
@@ -62,22 +62,26 @@ impl World {
         self.replies.clear();
     }
 
+    /// Lets a node look its fingers up, for one round.
     fn find_fingers(&mut self, node: Contact, ring: &[Contact]) {
+        let mut farthest = None;
         for _ in 0..TURNS {
             self.fingers = Some(Vec::new());
             self.input(node.addr.0, Input::Timer(Timer::Fingers));
             let asked = self.fingers.take().unwrap_or_default();
-            if asked.is_empty() {
-                return;
-            }
+            let over = asked.is_empty() || asked.iter().any(|finger| Some(finger.key) == farthest);
+            farthest = farthest.or(asked.first().map(|finger| finger.key));
             for Finger { by, to, hop, serial, key } in asked {
                 let ack = Body::HopAck(HopAck { hop, taken: true, better: None });
                 self.input(node.addr.0, Input::Message { from: to, body: ack });
-                let at = ring.partition_point(|member| member.id < key) % ring.len();
-                let outcome = Outcome::Found(Vec::new());
-                let receipt = Receipt { to: by, serial, hops: 1, by: ring[at], outcome };
+                let root = ring[ring.partition_point(|member| member.id < key) % ring.len()];
+                let receipt =
+                    Receipt { to: by, serial, hops: 1, by: root, outcome: Outcome::Found(Vec::new()) };
                 let body = Body::Receipt(Box::new(receipt));
-                self.input(node.addr.0, Input::Message { from: ring[at], body });
+                self.input(node.addr.0, Input::Message { from: root, body });
+            }
+            if over {
+                return;
             }
         }
     }
