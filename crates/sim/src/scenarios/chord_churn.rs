@@ -362,7 +362,7 @@ mod tests {
         ring.sort();
         world.run_for(Duration::from_secs(5));
         world.crash(ring[20].1);
-        let request = world.lookup(ring[3].1, ring[20].0);
+        let request = world.lookup(ring[19].1, ring[20].0);
         match world.finish(request) {
             Ok(Reply::Found { root, .. }) => assert_eq!(root.id, ring[21].0),
             other => panic!("{other:?}"),
