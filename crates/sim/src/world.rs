@@ -2,6 +2,7 @@
 
 mod clocks;
 mod disk;
+mod formed;
 mod growth;
 mod held;
 mod stops;
@@ -64,6 +65,8 @@ pub struct World {
     stop_before_upcall: Option<u32>,
     /// What waits to be told when to arrive, in a world that follows a schedule.
     held: Option<Box<Held>>,
+    /// Lookups of fingers, while a ring is formed.
+    fingers: Option<Vec<formed::Finger>>,
     trace: u64,
     handled: u64,
     /// The node that handled the last of them.
@@ -208,6 +211,7 @@ impl World {
             hook: None,
             stop_before_upcall: None,
             held: None,
+            fingers: None,
             trace: 0xcbf2_9ce4_8422_2325,
             handled: 0,
             touched: 0,
@@ -474,6 +478,9 @@ impl World {
     }
 
     fn send(&mut self, from: u32, to: Contact, body: Body, dial: Dial) {
+        if self.fingers.is_some() && self.is_answered_at_once(from, to, &body) {
+            return;
+        }
         let target = to.addr.0;
         let link = (from.min(target), from.max(target));
         if dial == Dial::Never && self.network.sparse && !self.connections.contains(&link) {

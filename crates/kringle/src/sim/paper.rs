@@ -27,23 +27,30 @@ pub(super) struct Paper {
     pub(super) scenarios: &'static [&'static str],
 }
 
-pub(super) const PAPERS: &[Paper] = &[Paper {
-    name: "pastry",
-    title: "The experiments of the Pastry paper, repeated",
-    scenarios: &[
-        "pastry-hops",
-        "pastry-distance",
-        "pastry-speed",
-        "pastry-tables",
-        "pastry-replicas",
-        "pastry-failures",
-        "join-cost",
-    ],
-}];
+pub(super) const PAPERS: &[Paper] = &[
+    Paper {
+        name: "pastry",
+        title: "The experiments of the Pastry paper, repeated",
+        scenarios: &[
+            "pastry-hops",
+            "pastry-distance",
+            "pastry-speed",
+            "pastry-tables",
+            "pastry-replicas",
+            "pastry-failures",
+            "join-cost",
+        ],
+    },
+    Paper {
+        name: "chord",
+        title: "The experiments of the Chord paper, repeated",
+        scenarios: &["chord-load", "chord-path", "chord-mass-failure", "chord-churn", "chord-stretch"],
+    },
+];
 
 #[derive(Debug, Args)]
 pub(super) struct PaperArgs {
-    /// The paper: pastry
+    /// The paper: pastry or chord
     pub(super) name: String,
     /// Write the reports and the page to this directory
     #[arg(long, value_name = "DIR")]

@@ -10,6 +10,7 @@ use kringle_core::overlay::Status;
 
 use super::Broken;
 use super::watch::Watcher;
+use crate::invariants::can_do_without;
 use crate::world::World;
 
 /// Something that can go wrong, or be done.
@@ -245,7 +246,10 @@ impl Faults {
     fn can_spare(&self, world: &World, node: u32) -> bool {
         let active = |index: u32| index != node && !world.is_paused(index) && !self.leaving.contains(&index);
         let left = world.ready().filter(|(index, _)| active(*index)).count();
-        left * 2 >= self.nodes && left >= 3 && self.is_in_one_piece(world, Some(node))
+        left * 2 >= self.nodes
+            && left >= 3
+            && self.is_in_one_piece(world, Some(node))
+            && can_do_without(world, node)
     }
 
     /// Says whether all active nodes on each side of a partition reach each other, through others if need be, and one

@@ -21,7 +21,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use kringle_core::config::{Ownership, Safeguard, Settings};
+use kringle_core::config::{OverlayKind, Ownership, Safeguard, Settings};
 use kringle_core::dice::{Dice, SeededDice};
 use kringle_core::time::Time;
 
@@ -36,8 +36,10 @@ pub struct SetUp {
     pub nodes: usize,
     /// How long things go wrong.
     pub duration: Duration,
-    /// Whether one deliverer per key is promised.
+    /// Whether one deliverer per key is promised. Chord has no leases and never does.
     pub ownership: Ownership,
+    /// Which overlay the nodes use.
+    pub overlay: OverlayKind,
     /// How long the ring may take to become whole once everything is well.
     pub deadline: Duration,
     /// For tests: a rule left out (feature `mutants`).
@@ -88,6 +90,10 @@ pub enum Invariant {
     NoSuspects,
     /// Every question is answered rightly.
     Lookups,
+    /// Chord: the five properties of a ring that always hold.
+    RingProperties,
+    /// Chord: the two properties that a ring comes to have.
+    IdealRing,
 }
 
 /// What happened in a run that ended well.
@@ -127,7 +133,7 @@ pub struct Violation {
 }
 
 impl Invariant {
-    /// All of them, in the order they are looked at.
+    /// Those of Pastry with leases, in the order they are looked at.
     pub const ALL: [Invariant; 8] = [
         Invariant::NodeRules,
         Invariant::OneDeliverer,
@@ -135,6 +141,17 @@ impl Invariant {
         Invariant::Ready,
         Invariant::OneRoot,
         Invariant::LeafSets,
+        Invariant::NoSuspects,
+        Invariant::Lookups,
+    ];
+
+    /// Those of Chord, in the order they are looked at.
+    pub const OF_CHORD: [Invariant; 7] = [
+        Invariant::NodeRules,
+        Invariant::RingProperties,
+        Invariant::Ready,
+        Invariant::OneRoot,
+        Invariant::IdealRing,
         Invariant::NoSuspects,
         Invariant::Lookups,
     ];
@@ -150,6 +167,8 @@ impl Invariant {
             Invariant::LeafSets => "leaf-sets",
             Invariant::NoSuspects => "no-suspects",
             Invariant::Lookups => "lookups",
+            Invariant::RingProperties => "ring-properties",
+            Invariant::IdealRing => "ideal-ring",
         }
     }
 }
@@ -172,6 +191,7 @@ impl SetUp {
             nodes,
             duration,
             ownership,
+            overlay: OverlayKind::Pastry,
             deadline: Duration::from_secs(180),
             without: None,
             sabotage: None,
@@ -179,14 +199,20 @@ impl SetUp {
         }
     }
 
+    /// What nodes are held to: without leases, hints.
+    fn promised(&self) -> Ownership {
+        if self.overlay == OverlayKind::Chord { Ownership::Hint } else { self.ownership }
+    }
+
     /// Returns the command that runs a seed once more.
     pub fn replay(&self, seed: u64) -> String {
-        let ownership = if self.ownership == Ownership::Lease { "lease" } else { "hint" };
+        let ownership = if self.promised() == Ownership::Lease { "lease" } else { "hint" };
+        let overlay = if self.overlay == OverlayKind::Chord { " --overlay chord" } else { "" };
         let (nodes, millis) = (self.nodes, self.duration.as_millis());
         let planted = self.without.is_some() || self.sabotage.is_some() || self.limits.is_some();
         let planted = if planted { "  # with the bug its test plants" } else { "" };
         format!(
-            "kringle sim run chaos --seed {seed} --nodes {nodes} --duration {millis}ms --ownership {ownership}{planted}"
+            "kringle sim run chaos --seed {seed} --nodes {nodes} --duration {millis}ms --ownership {ownership}{overlay}{planted}"
         )
     }
 
@@ -194,8 +220,16 @@ impl SetUp {
     fn settings(&self, dice: &mut SeededDice) -> Settings {
         let mut one_of = |choices: [u64; 3]| choices[dice.below(3)];
         let leaf_set = one_of([4, 8, 16]);
+        let lab = Settings::default();
+        let (successors, tick) = match self.overlay {
+            OverlayKind::Chord => (one_of([3, 5, 8]) as u8, Duration::from_millis(one_of([500, 1000, 3000]))),
+            OverlayKind::Pastry => (lab.successors, lab.tick),
+        };
         Settings {
-            ownership: self.ownership,
+            overlay: self.overlay,
+            successors,
+            tick,
+            ownership: self.promised(),
             leaf_set: leaf_set as u16,
             replicas: 1,
             neighbourhood: 8,
@@ -208,7 +242,7 @@ impl SetUp {
             row_swap: Duration::from_secs(20),
             join_backoff_max: Duration::from_secs(10),
             without: self.without,
-            ..Settings::default()
+            ..lab
         }
     }
 }
@@ -237,7 +271,7 @@ pub fn world(
     world.through_wire = dice.below(4) == 0;
     let limits = set_up.limits.map_or(settings.clone(), |limits| limits(settings));
     let limits = limits.check().expect("the limits of a run pass their rules");
-    let mut watcher = Watcher::new(set_up.ownership, limits);
+    let mut watcher = Watcher::new(set_up.promised(), set_up.overlay, limits);
     let (phase, time) = (Cell::new(Phase::Safety), Cell::new(Time::ZERO));
     let mut summary = Summary::default();
     // A node that finds itself broken panics; here that is a finding like any other.
@@ -272,7 +306,7 @@ pub fn world(
         }
     };
     summary.events = world.handled();
-    summary.checks = watcher.checks;
+    summary.checks = watcher.told();
     summary.trace = world.trace_hash();
     let result = match broken {
         None => Ok(summary),

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use kringle_core::config::OverlayKind;
 use kringle_core::dice::SeededDice;
 use kringle_core::edge::{Reply, RequestId};
 use kringle_core::id::{Key, NodeId};
@@ -13,7 +14,9 @@ use kringle_core::time::Time;
 use super::faults::random_key;
 use super::watch::Watcher;
 use super::{Broken, Invariant, Moment, SetUp, Summary};
-use crate::invariants::{Places, leaf_sets_are_exact, one_root_per_key};
+use crate::invariants::{
+    Places, leaf_sets_are_exact, neighbours_are_exact, one_root_per_key, owner, ring_is_ideal,
+};
 use crate::world::World;
 
 /// How often the ring is looked at until it is whole.
@@ -86,11 +89,19 @@ fn judge(world: &World, keys: &[Key], watcher: &mut Watcher) -> Result<(), Broke
         telling.extend([*id, middle, middle.plus(1)]);
     }
     one_root_per_key(world, &telling).map_err(|problem| (Invariant::OneRoot, problem))?;
-    watcher.count(Invariant::LeafSets);
-    leaf_sets_are_exact(world).map_err(|problem| (Invariant::LeafSets, problem))?;
+    if world.config().overlay == OverlayKind::Chord {
+        watcher.count(Invariant::IdealRing);
+        let ideal = neighbours_are_exact(world).and_then(|()| ring_is_ideal(world));
+        ideal.map_err(|problem| (Invariant::IdealRing, problem))?;
+    } else {
+        watcher.count(Invariant::LeafSets);
+        leaf_sets_are_exact(world).map_err(|problem| (Invariant::LeafSets, problem))?;
+    }
     watcher.count(Invariant::NoSuspects);
     for (index, node) in world.running() {
-        let suspects = node.overlay().as_pastry().map_or(&[][..], |pastry| pastry.suspects());
+        let pastry = node.overlay().as_pastry().map(|pastry| pastry.suspects().to_vec());
+        let chord = node.overlay().as_chord().map(|chord| chord.suspects());
+        let suspects = pastry.or(chord).unwrap_or_default();
         if !suspects.is_empty() {
             return Err((Invariant::NoSuspects, format!("node {index} suspects {suspects:?}")));
         }
@@ -121,7 +132,7 @@ fn ask(world: &mut World, dice: &mut SeededDice, watcher: &mut Watcher) -> Resul
     }
     for (request, node, key) in &asked {
         watcher.count(Invariant::Lookups);
-        let owner: Option<NodeId> = places.owner(*key).map(|(id, _)| id);
+        let owner: Option<NodeId> = owner(world, *key);
         let root = match replies.get(request) {
             Some(Ok(Reply::Found { root, .. } | Reply::Delivered { root, .. })) => root,
             other => {

@@ -34,3 +34,25 @@ fn a_violation_names_the_command_that_shows_it_again() {
     assert_eq!(super::SetUp { sabotage: None, ..set_up }.replay(7), command);
     assert!(text.contains("a planted one") && text.contains(command), "{text}");
 }
+
+#[test]
+fn chord_is_replayed_as_chord() {
+    let set_up = SetUp { overlay: OverlayKind::Chord, ..set_up(Ownership::Lease) };
+    let command =
+        "kringle sim run chaos --seed 7 --nodes 8 --duration 20000ms --ownership hint --overlay chord";
+    assert_eq!(set_up.replay(7), command);
+}
+
+/// Seeds in which the ring came apart once: see `an_empty_answer_leaves_the_list_though_its_head_has_changed`.
+#[test]
+fn chaos_over_chord_ends_well() {
+    let set_up =
+        SetUp { overlay: OverlayKind::Chord, ..SetUp::new(24, Duration::from_secs(60), Ownership::Hint) };
+    for seed in 1..9 {
+        run(seed, &set_up).unwrap_or_else(|violation| panic!("{violation}"));
+    }
+    let set_up = SetUp { duration: Duration::from_secs(120), ..set_up };
+    for seed in [588, 681] {
+        run(seed, &set_up).unwrap_or_else(|violation| panic!("{violation}"));
+    }
+}

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use kringle_core::config::{Config, Ownership};
+use kringle_core::config::{Config, OverlayKind, Ownership};
 use kringle_core::overlay::Status;
 
 use super::{Broken, Invariant};
 use crate::invariants::{
-    Places, leaf_sets_are_exact, lease_holders_are_known, lease_holders_beside, one_deliverer,
+    Places, RingMonitor, lease_holders_are_known, lease_holders_beside, neighbours_are_exact, one_deliverer,
     one_deliverer_beside,
 };
 use crate::world::World;
@@ -21,6 +21,8 @@ const WHOLE_EVERY: u64 = 1000;
 pub(super) struct Watcher {
     pub(super) checks: BTreeMap<&'static str, u64>,
     ownership: Ownership,
+    /// Looks at whole rings, if they are Chord's.
+    monitor: Option<RingMonitor>,
     limits: Config,
     /// Who is where; `None` if somebody came or went since.
     places: Option<Places>,
@@ -34,10 +36,11 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    pub(super) fn new(ownership: Ownership, limits: Config) -> Watcher {
+    pub(super) fn new(ownership: Ownership, overlay: OverlayKind, limits: Config) -> Watcher {
         Watcher {
             checks: BTreeMap::new(),
             ownership,
+            monitor: (overlay == OverlayKind::Chord).then(RingMonitor::new),
             limits,
             places: None,
             seen: 0,
@@ -50,6 +53,9 @@ impl Watcher {
     /// Somebody came or went.
     pub(super) fn moved(&mut self) {
         self.places = None;
+        if let Some(monitor) = &mut self.monitor {
+            monitor.moved();
+        }
     }
 
     /// The network is split.
@@ -75,7 +81,7 @@ impl Watcher {
     pub(super) fn is_whole_again(&mut self, world: &World) {
         if self.parts.is_some() && self.mended {
             let ready = world.running().all(|(_, node)| node.status() == Status::Ready);
-            if ready && leaf_sets_are_exact(world).is_ok() {
+            if ready && neighbours_are_exact(world).is_ok() {
                 self.parts = None;
             }
         }
@@ -94,6 +100,15 @@ impl Watcher {
             self.may_change_sides(node, running.status());
         }
         self.events += 1;
+        if let Some(monitor) = &mut self.monitor {
+            if self.parts.is_some() {
+                // Two sides are two rings; from when they are one again on, all is looked at anew.
+                monitor.moved();
+            } else {
+                *self.checks.entry(Invariant::RingProperties.name()).or_default() += 1;
+                monitor.look(world, node).map_err(|problem| (Invariant::RingProperties, problem))?;
+            }
+        }
         if self.ownership == Ownership::Hint {
             return Ok(());
         }
@@ -124,6 +139,15 @@ impl Watcher {
         {
             *part = None;
         }
+    }
+
+    /// Returns what was looked at how often.
+    pub(super) fn told(self) -> BTreeMap<&'static str, u64> {
+        let mut checks = self.checks;
+        if let Some(monitor) = self.monitor {
+            checks.insert("rings that had changed", monitor.rings);
+        }
+        checks
     }
 
     pub(super) fn count(&mut self, invariant: Invariant) {

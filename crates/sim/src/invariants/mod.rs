@@ -7,6 +7,7 @@ mod leaf_sets;
 mod one_deliverer;
 mod one_root;
 mod places;
+mod ring_monitor;
 mod successors;
 
 pub use known_holders::{holders_are_known, lease_holders_are_known, lease_holders_beside};
@@ -14,4 +15,5 @@ pub use leaf_sets::{exact_leaf_sets, exact_leaf_sets_among, leaf_sets_are_exact,
 pub use one_deliverer::{one_deliverer, one_deliverer_beside, one_deliverer_per_key, telling_keys};
 pub use one_root::{one_root_per_key, owner};
 pub use places::Places;
+pub use ring_monitor::{RingMonitor, can_do_without, ring_is_ideal};
 pub use successors::neighbours_are_exact;

@@ -60,6 +60,12 @@ impl Places {
         around.min_by_key(|(id, _)| key.closeness(*id))
     }
 
+    /// Returns the first node at or after a key: who answers for it in Chord.
+    pub fn successor(&self, key: Key) -> Option<(NodeId, u32)> {
+        let after = self.0.partition_point(|(id, _)| *id < key);
+        self.0.get(after).or(self.0.first()).copied()
+    }
+
     /// Returns the others that come next on either side of a place, nearest first, up to so many on each.
     pub fn beside(&self, id: NodeId, reach: usize) -> impl Iterator<Item = u32> + '_ {
         let count = self.0.len();
@@ -90,6 +96,8 @@ mod tests {
             for key in (0..50).map(|_| Id::new(u128::from(dice.roll()) << 64)).chain(ids.clone()) {
                 let nearest = ids.iter().copied().min_by_key(|id| key.closeness(*id));
                 assert_eq!(places.owner(key).map(|(id, _)| id), nearest);
+                let next = ids.iter().copied().min_by_key(|id| key.clockwise_to(*id));
+                assert_eq!(places.successor(key).map(|(id, _)| id), next);
                 let mut others: Vec<Id> = ids.iter().copied().filter(|id| *id != key).collect();
                 others.sort_by_key(|id| id.clockwise_to(key));
                 let beside: Vec<Id> = places.beside(key, 3).map(|node| ids[node as usize]).collect();

@@ -1,5 +1,6 @@
 //! Where scenarios are run: parameters in, a report out, and everything they need in between.
 
+pub(crate) mod chord;
 pub mod params;
 pub mod ring;
 pub mod traffic;

@@ -75,6 +75,18 @@ params! {
     SESSION = "session", Kind::Span(1.0, 3e7), "mean time a node stays";
     /// Duration.
     DURATION = "duration", Kind::Span(0.1, 3e7), "simulated time that is measured";
+    /// Overlay.
+    OVERLAY = "overlay", Kind::Word(&["pastry", "chord"]), "which overlay the nodes use: pastry or chord";
+    /// Successors.
+    SUCCESSORS = "successors", Kind::Count(2, 32), "Chord: successors a node keeps: r";
+    /// Stabilisation.
+    TICK = "tick", Kind::Span(0.05, 3e6), "Chord: how often a node asks its successor, and looks its fingers up";
+    /// Rate of coming and going.
+    RATE = "rate", Kind::Real(0.001, 1000.0), "joins, and as many deaths, per second; the highest of --steps rates";
+    /// Steps.
+    STEPS = "steps", Kind::Count(1, 64), "rates tried, up to --rate";
+    /// Keys.
+    KEYS = "keys", Kind::Count(1, 1_000_000_000), "keys spread over the nodes";
     /// Split.
     SPLIT = "split", Kind::Span(1.0, 1e6), "how long the network is split in two";
 }

@@ -1,9 +1,9 @@
 //! One run of [`crate::chaos`], told as a report.
 
-use kringle_core::config::Ownership;
+use kringle_core::config::{OverlayKind, Ownership};
 
 use crate::chaos::{SetUp, world};
-use crate::lab::params::{DURATION, NODES, OWNERSHIP};
+use crate::lab::params::{DURATION, NODES, OVERLAY, OWNERSHIP};
 use crate::lab::{Halt, Lab, Scenario};
 use crate::report::{Figure, Table, Want};
 
@@ -12,7 +12,7 @@ pub(super) const CHAOS: Scenario = Scenario {
     name: "chaos",
     about: "everything goes wrong for a while: nothing promised may break, and afterwards all must become well",
     anchor: "",
-    params: &[(NODES, "40"), (DURATION, "10m"), (OWNERSHIP, "lease")],
+    params: &[(NODES, "40"), (DURATION, "10m"), (OWNERSHIP, "lease"), (OVERLAY, "pastry")],
     run,
 };
 
@@ -28,7 +28,9 @@ fn run(lab: &mut Lab<'_>) -> Result<(), Halt> {
     }
     let leases = lab.params.text(OWNERSHIP) == "lease";
     let ownership = if leases { Ownership::Lease } else { Ownership::Hint };
-    let set_up = SetUp::new(nodes, lab.params.span(DURATION), ownership);
+    let chord = lab.params.text(OVERLAY) == "chord";
+    let overlay = if chord { OverlayKind::Chord } else { OverlayKind::Pastry };
+    let set_up = SetUp { overlay, ..SetUp::new(nodes, lab.params.span(DURATION), ownership) };
     let seed = lab.seed;
     let mut interrupted = Ok(());
     let (world, outcome) = world(seed, &set_up, &mut |done| {
@@ -80,6 +82,17 @@ mod tests {
         assert!(faults >= 10);
         assert_eq!(report.tables[1].rows.len(), crate::chaos::Invariant::ALL.len());
         assert_eq!(report.worlds.len(), 1);
+    }
+
+    #[test]
+    fn a_run_of_chord_looks_at_the_properties_of_its_ring() {
+        let small = given(&[("nodes", "12"), ("duration", "20s"), ("overlay", "chord")]);
+        let (report, halt) = CHAOS.run(&small, 3, &mut Unwatched).expect("possible");
+        assert_eq!((halt, report.complete), (None, true));
+        let looked = |name: &str| report.tables[1].rows.iter().any(|row| row[0] == name && row[1] != "0");
+        for invariant in crate::chaos::Invariant::OF_CHORD {
+            assert!(looked(invariant.name()), "{invariant:?}");
+        }
     }
 
     #[test]

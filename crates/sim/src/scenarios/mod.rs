@@ -1,6 +1,11 @@
 //! The experiments. One file each; see `docs/simulator.md` for how to write one.
 
 mod chaos;
+mod chord_churn;
+mod chord_load;
+mod chord_mass_failure;
+mod chord_path;
+mod chord_stretch;
 mod churn;
 mod join_cost;
 mod limits;
@@ -28,6 +33,11 @@ pub const ALL: &[&Scenario] = &[
     &pastry_replicas::PASTRY_REPLICAS,
     &pastry_failures::PASTRY_FAILURES,
     &join_cost::JOIN_COST,
+    &chord_load::CHORD_LOAD,
+    &chord_path::CHORD_PATH,
+    &chord_mass_failure::CHORD_MASS_FAILURE,
+    &chord_churn::CHORD_CHURN,
+    &chord_stretch::CHORD_STRETCH,
     &limits::LIMITS,
     &mass_failure::MASS_FAILURE,
     &split_heal::SPLIT_HEAL,

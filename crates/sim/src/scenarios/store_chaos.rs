@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::lab::params::{DURATION, NODES};
+use kringle_core::config::OverlayKind;
+
+use crate::lab::params::{DURATION, NODES, OVERLAY};
 use crate::lab::{Halt, Lab, Scenario};
 use crate::report::{Figure, Table, Want};
 use crate::store_chaos::{SetUp, world};
@@ -13,7 +15,7 @@ pub const STORE_CHAOS: Scenario = Scenario {
     name: "store-chaos",
     about: "clients use the store while everything goes wrong: nothing acknowledged is lost, no answer is out of order",
     anchor: "",
-    params: &[(NODES, "8"), (DURATION, "2m")],
+    params: &[(NODES, "8"), (DURATION, "2m"), (OVERLAY, "pastry")],
     run,
 };
 
@@ -27,7 +29,9 @@ fn run(lab: &mut Lab<'_>) -> Result<(), Halt> {
     if !(FEWEST..=MOST).contains(&nodes) {
         return Err(Halt::Impossible(format!("--nodes: {nodes} is out of range here: {FEWEST} to {MOST}")));
     }
-    let set_up = SetUp::new(nodes, lab.params.span(DURATION));
+    let chord = lab.params.text(OVERLAY) == "chord";
+    let overlay = if chord { OverlayKind::Chord } else { OverlayKind::Pastry };
+    let set_up = SetUp { overlay, ..SetUp::new(nodes, lab.params.span(DURATION)) };
     let mut interrupted = Ok(());
     let (world, outcome) = world(lab.seed, &set_up, &mut OwnStore, &mut |done| {
         interrupted = lab.progress("things go wrong", done);

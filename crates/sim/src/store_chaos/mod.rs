@@ -206,7 +206,10 @@ impl SetUp {
         let (nodes, millis) = (self.nodes, self.duration.as_millis());
         let planted = self.without.is_some() || self.adjust.is_some();
         let planted = if planted { "  # with the bug its test plants" } else { "" };
-        format!("kringle sim run store-chaos --seed {seed} --nodes {nodes} --duration {millis}ms{planted}")
+        let overlay = if self.overlay == OverlayKind::Chord { " --overlay chord" } else { "" };
+        format!(
+            "kringle sim run store-chaos --seed {seed} --nodes {nodes} --duration {millis}ms{overlay}{planted}"
+        )
     }
 
     /// Returns what checkers may assume of clocks.

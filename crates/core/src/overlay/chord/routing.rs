@@ -48,10 +48,11 @@ impl Chord {
         let way = me.clockwise_to(key);
         let at_or_after = |node: &&Contact| me.clockwise_to(node.id) >= way;
         let successors = self.ring.succ_list();
-        if let Some(first) = successors.iter().position(|node| at_or_after(&node)) {
-            let owner = successors[first..].iter().find(|node| !in_doubt(node.id));
-            return owner.map_or(NextHop::Wait, |owner| NextHop::Peer(*owner, Rule::SuccessorList));
+        let mut after = successors.iter().skip_while(|node| !at_or_after(node));
+        if let Some(owner) = after.find(|node| !in_doubt(node.id)) {
+            return NextHop::Peer(*owner, Rule::SuccessorList);
         }
+        // The list does not reach that far, or all the rest of it is in doubt: whoever is nearer knows more.
         let before = |id: NodeId| me.clockwise_to(id) <= way && id != me && !in_doubt(id);
         let successor = successors.iter().rev().find(|node| before(node.id));
         let successor = successor.map(|node| (*node, Rule::Finger { bit: u8::MAX }));
@@ -72,5 +73,37 @@ impl Chord {
     pub(super) fn forming_predecessor(&self, of: Id) -> Contact {
         let before = self.forming.members().iter().filter(|member| between(of, member.id, of));
         before.min_by_key(|member| member.id.clockwise_to(of)).copied().unwrap_or(self.me)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::super::ring::Rules;
+    use super::*;
+    use crate::contact::Addr;
+
+    /// If the end of the list is in doubt, whoever comes nearest to the key is asked: it knows others.
+    #[test]
+    fn keys_behind_doubtful_ends_of_a_list_go_on_to_the_nearest_before_them() {
+        let node = |at: u32| Contact::new(Id::new(u128::from(at) << 120), 1, Addr(at));
+        let mut chord = Chord::new(node(0));
+        let rules = Rules { successors: 3, attempts: 3, without: None };
+        let members: Vec<Contact> = [0, 10, 20, 30, 200].map(node).to_vec();
+        chord.ring.start_ring(&members, &rules, &mut Vec::new());
+        (chord.large, chord.status) = (true, Status::Ready);
+        let hop = |key: u32, avoid: &[u32]| {
+            let avoid: Vec<NodeId> = avoid.iter().map(|at| node(*at).id).collect();
+            match chord.decide(node(key).id, Stage::Prefix, &avoid) {
+                NextHop::Peer(to, rule) => Some((to.addr.0, rule == Rule::SuccessorList)),
+                _ => None,
+            }
+        };
+        assert_eq!(hop(15, &[]), Some((20, true)));
+        assert_eq!(hop(15, &[20]), Some((30, true)));
+        assert_eq!(hop(15, &[20, 30]), Some((10, false)));
+        assert_eq!(hop(25, &[30]), Some((20, false)));
+        assert_eq!(hop(5, &[10, 20, 30]), None, "nobody is nearer");
     }
 }

@@ -84,7 +84,12 @@ impl Chord {
         self.prober.forget(peer.id);
         self.lost.push(peer);
         if self.large {
+            let head = self.ring.succ_list().first().copied();
             self.with_ring(cx, |ring, rules, out| ring.lost(peer, rules, out));
+            // Nobody answers for the keys of a dead successor before the next one knows us: that does not wait.
+            if head == Some(peer) {
+                self.fire(RingTimer::Tick, cx);
+            }
         } else {
             self.with_forming(cx, |forming, rules, out| forming.lost(peer, rules, out));
         }

@@ -1,7 +1,5 @@
 //! What a node makes of a message.
 
-use alloc::vec::Vec;
-
 use super::{
     DELAYED_MAX, Effect, JoinEnd, Message, Out, Query, Request, Ring, RingTimer, Rules, STEPS_MAX, between,
 };
@@ -152,9 +150,11 @@ impl Ring {
             return;
         }
         if list.is_empty() {
-            // A member that lost its successors, or one that is coming back. Our own list is better than none.
-            let rest: Vec<Contact> = self.succ_list.iter().skip(1).copied().collect();
-            self.follow(from, &rest, rules);
+            // A member that lost its successors, or one that is coming back. Our own list is better than none. It may
+            // have another head by now than the one that was asked.
+            self.suspects.retain(|suspect| suspect.id != from.id);
+            self.vouch(from.id, false);
+            self.insert(from, rules);
         } else {
             self.follow(from, list, rules);
         }

@@ -427,6 +427,20 @@ fn a_successor_without_successors_does_not_take_ours() {
     assert_eq!(names(ring.succ_list()), [5, 1, 3]);
 }
 
+/// Found by the simulator's monitor of the ring: 5 was suspected and came back while 1, which had left, was asked.
+#[test]
+fn an_empty_answer_leaves_the_list_though_its_head_has_changed() {
+    let (mut ring, _) = stabilizing();
+    let timer = open(&ring).1;
+    fire(&mut ring, timer);
+    let (asked, _) = open(&ring);
+    let effects = fire(&mut ring, RingTimer::Probe);
+    let [(5, Message::Ping { nonce })] = sends(&effects)[..] else { panic!("{effects:?}") };
+    receive(&mut ring, 5, Message::Pong { nonce });
+    receive(&mut ring, 1, succs(asked, None, &[]));
+    assert_eq!(names(ring.succ_list()), [5, 1, 3]);
+}
+
 #[test]
 fn a_node_of_no_ring_answers_with_nothing() {
     let mut out = Ring::new(node(6), 0);
