@@ -142,6 +142,11 @@ impl Chord {
         self.prober.suspects().iter().copied().chain(ring).collect()
     }
 
+    /// Returns how near a peer is, if that was measured and not too long ago.
+    pub fn nearness(&self, peer: NodeId, now: Time, config: &Config) -> Option<Proximity> {
+        self.cache.get(peer, now, config.proximity_age)
+    }
+
     /// Returns this node's predecessor on the ring, in a small ring the last before it.
     pub fn predecessor(&self) -> Option<Contact> {
         if self.large {
@@ -272,7 +277,7 @@ impl Overlay for Chord {
     }
 
     fn proximity(&self, peer: NodeId, cx: &Ctx<'_>) -> Option<Proximity> {
-        self.cache.get(peer, cx.now, cx.config.proximity_age)
+        self.nearness(peer, cx.now, cx.config)
     }
 
     fn create(&mut self, request: RequestId, cx: &mut Ctx<'_>) {
