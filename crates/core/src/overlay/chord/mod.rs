@@ -27,6 +27,7 @@ use joining::Joining;
 pub use message::*;
 use ring::{Ring, RingTimer, Rules};
 use walk::Walk;
+pub use walk::{Lookup, Step};
 
 use super::budget::Budget;
 use super::probe::Prober;
