@@ -93,7 +93,7 @@ fn until<T>(what: &str, mut try_it: impl FnMut() -> Option<T>) -> T {
 
 const CHORD: [&str; 4] = ["--overlay", "chord", "--successors", "3"];
 
-/// Goal: what was acknowledged survives the crash of one of five, and the tools show Chord's state. Method: five processes
+/// Goal: what was acknowledged survives the crash of one of six, and the tools show Chord's state. Method: five processes
 /// with short lists, which is one too few for a ring, and a sixth, which makes it one; then one is killed.
 #[test]
 fn one_of_many_chord_processes_is_killed_and_everything_is_readable() {
