@@ -234,6 +234,14 @@ pub enum Command {
         /// After this long: [`Failure::Timeout`].
         deadline: Duration,
     },
+    /// Chord: ask node after node who answers for a key, as a client does, instead of letting them pass the question on.
+    /// Replies [`Reply::Found`], never as final: the node found is not asked itself. Other overlays: [`Failure::NoRoute`].
+    Walk {
+        /// The key.
+        key: Key,
+        /// After this long: [`Failure::Timeout`].
+        deadline: Duration,
+    },
     /// Carry bytes to whoever answers for a key. Replies [`Reply::Delivered`].
     Route {
         /// The key.

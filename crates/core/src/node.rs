@@ -10,7 +10,7 @@ use crate::courier::{Courier, Ended};
 use crate::edge::{Command, Ctx, Failure, Input, Output, Raised, Refusal, Reply, RequestId, Timer};
 use crate::id::{Key, NodeId};
 use crate::message::{Body, Outcome, Payload, Receipt, Routed, Stage};
-use crate::overlay::chord::Chord;
+use crate::overlay::chord::{Chord, Lookup, Step};
 use crate::overlay::pastry::{Message, Pastry};
 use crate::overlay::{AnyOverlay, Memory, NextHop, Overlay, Status};
 use crate::range::IdRange;
@@ -28,6 +28,8 @@ pub struct Node {
     store: Option<Box<Store>>,
     /// Requests of this node's user that wait for a receipt.
     requests: Vec<Request>,
+    /// Those of them that are lookups node by node.
+    lookups: Vec<Lookup>,
     /// When the request timer is set to fire, if it is.
     armed: Option<Time>,
 }
@@ -74,7 +76,14 @@ impl Node {
 
     /// Makes a node over the given overlay.
     pub fn over(overlay: AnyOverlay) -> Node {
-        Node { overlay, courier: Courier::default(), store: None, requests: Vec::new(), armed: None }
+        Node {
+            overlay,
+            courier: Courier::default(),
+            store: None,
+            requests: Vec::new(),
+            lookups: Vec::new(),
+            armed: None,
+        }
     }
 
     /// Takes one input and puts what is to be done into `cx.out`. Cannot fail: what is wrong with an input is noted,
@@ -216,6 +225,7 @@ impl Node {
                 let payload = if trace { Payload::Trace(Box::default()) } else { Payload::Lookup };
                 self.request(request, key, payload, deadline, cx);
             }
+            Command::Walk { key, deadline } => self.walk(request, key, deadline, cx),
             Command::Route { app, .. } | Command::Send { app, .. }
                 if app.bytes.len() > cx.config.payload as usize =>
             {
@@ -239,13 +249,23 @@ impl Node {
         deadline: Duration,
         cx: &mut Ctx<'_>,
     ) {
+        let Some(serial) = self.open(request, deadline, cx) else { return };
+        let origin = self.overlay.me();
+        let routed = Routed { key, origin, payload, serial, hop: 0, hops: 0, stage: Stage::Prefix };
+        let ended = self.courier.accept(routed, &mut self.overlay, cx);
+        self.end_all(ended, cx);
+    }
+
+    /// Writes down that this node's user waits for something. Returns its number; `None`: it can not be now.
+    fn open(&mut self, request: RequestId, deadline: Duration, cx: &mut Ctx<'_>) -> Option<u32> {
         let failure = match self.overlay.status() {
             Status::Ready if self.requests.len() < usize::from(cx.config.requests) => None,
             Status::Ready => Some(Failure::Busy),
             _ => Some(Failure::NotJoined),
         };
         if let Some(failure) = failure {
-            return cx.out.push(Output::Reply { request, reply: Err(failure) });
+            cx.out.push(Output::Reply { request, reply: Err(failure) });
+            return None;
         }
         // Not to be guessed by whoever has seen another one: a receipt is believed by its number.
         let mut serial = cx.dice.roll() as u32;
@@ -255,10 +275,37 @@ impl Node {
         let deadline = cx.now.after(deadline.min(cx.config.deadline_max));
         self.requests.push(Request { serial, request, deadline });
         self.arm_requests(cx);
-        let origin = self.overlay.me();
-        let routed = Routed { key, origin, payload, serial, hop: 0, hops: 0, stage: Stage::Prefix };
-        let ended = self.courier.accept(routed, &mut self.overlay, cx);
-        self.end_all(ended, cx);
+        Some(serial)
+    }
+
+    /// Starts a lookup node by node.
+    fn walk(&mut self, request: RequestId, key: Key, deadline: Duration, cx: &mut Ctx<'_>) {
+        if self.overlay.as_chord().is_none() {
+            return cx.out.push(Output::Reply { request, reply: Err(Failure::NoRoute) });
+        }
+        let Some(serial) = self.open(request, deadline, cx) else { return };
+        let AnyOverlay::Chord(chord) = &self.overlay else { return };
+        let (lookup, step) = Lookup::start(chord, serial, key, cx);
+        self.lookups.push(lookup);
+        self.walk_on(serial, step, cx);
+    }
+
+    /// Does what a lookup wants next.
+    fn walk_on(&mut self, serial: u32, step: Step, cx: &mut Ctx<'_>) {
+        let (root, path) = match step {
+            Step::Ask(to, message) => return cx.send(to, Body::Chord(message)),
+            Step::Found(root, path) => (Some(root), path),
+            Step::Lost => (None, Vec::new()),
+        };
+        self.lookups.retain(|lookup| lookup.serial() != serial);
+        let Some(at) = self.requests.iter().position(|request| request.serial == serial) else { return };
+        let request = self.requests.swap_remove(at).request;
+        let hops = u8::try_from(path.len().saturating_sub(1)).unwrap_or(u8::MAX);
+        let reply = match root {
+            Some(root) => Ok(Reply::Found { root, hops, path, is_final: false }),
+            None => Err(Failure::NoRoute),
+        };
+        cx.out.push(Output::Reply { request, reply });
     }
 
     fn message(&mut self, from: Contact, body: Body, cx: &mut Ctx<'_>) {
@@ -280,6 +327,16 @@ impl Node {
                 Some(store) => store.handle(from, *packet, &self.overlay, cx),
                 None => cx.refuse(Refusal::UnknownKind),
             },
+            Body::Chord(message) => {
+                let me = self.overlay.me();
+                let step = self.lookups.iter_mut().find_map(|lookup| {
+                    lookup.handle(me, from, &message, cx).map(|step| (lookup.serial(), step))
+                });
+                match step {
+                    Some((serial, step)) => self.walk_on(serial, step, cx),
+                    None => self.overlay.handle(from, Body::Chord(message), cx),
+                }
+            }
             body => self.overlay.handle(from, body, cx),
         }
     }
@@ -303,6 +360,12 @@ impl Node {
             Body::Store(packet) => {
                 if let Some(store) = &mut self.store {
                     store.unsent(to, *packet, &self.overlay, cx);
+                }
+            }
+            Body::Chord(message) => {
+                let lost = self.lookups.iter().find(|lookup| lookup.has_asked(to.id, &message));
+                if let Some(serial) = lost.map(Lookup::serial) {
+                    self.walk_on(serial, Step::Lost, cx);
                 }
             }
             // Everything else is repeated by its own timer.
@@ -356,6 +419,8 @@ impl Node {
             }
             !late
         });
+        let requests = &self.requests;
+        self.lookups.retain(|lookup| requests.iter().any(|open| open.serial == lookup.serial()));
         self.arm_requests(cx);
     }
 
@@ -371,6 +436,7 @@ impl Node {
     /// The node is out of the ring: whatever its user waits for will not come.
     fn end_requests(&mut self, cx: &mut Ctx<'_>) {
         self.courier.clear();
+        self.lookups.clear();
         if let Some(store) = &mut self.store {
             store.end(cx);
         }
@@ -453,6 +519,7 @@ impl Node {
         self.overlay.check_invariants();
         self.courier.check_invariants(config);
         assert!(self.requests.len() <= usize::from(config.requests));
+        assert!(self.lookups.len() <= self.requests.len(), "every lookup has somebody who waits for it");
         if let Some(store) = &self.store {
             store.check_invariants(config);
         }

@@ -197,7 +197,7 @@ impl From<RequestError> for Problem {
             RequestError::TooManyHops | RequestError::NoRoute => Kind::NoRoute,
             RequestError::NotFound => Kind::NotFound,
             RequestError::Ended | RequestError::Gone => Kind::Leaving,
-            RequestError::NoStore => Kind::Unsupported,
+            RequestError::NoStore | RequestError::WrongOverlay => Kind::Unsupported,
             RequestError::Store(trouble) => kind_of(trouble),
         };
         let outcome = if error.is_outcome_unknown() { "unknown" } else { "none" };
@@ -308,8 +308,8 @@ const CATALOGUE: &[Row] = &[
         "A key, message or value is larger than the limit. Nothing was done.",
         "Send less. The limit is in the problem, and in `kringle config show`."),
     row(Kind::Misdirected, ("KR0421", 421, 4), "Meant for somebody else",
-        "The request names another host or another cluster than this node's. Names that are not expected are refused, so that a web page can not reach a node through a name of its own.",
-        "Use the node's address, or allow the name with `--http-host NAME`."),
+        "The request names another host or another cluster than this node's, or a node wants to join with another overlay than the cluster's. Names that are not expected are refused, so that a web page can not reach a node through a name of its own.",
+        "Use the node's address, or allow the name with `--http-host NAME`. A node that joins needs the cluster's name, secret and `--overlay`."),
     row(Kind::Overloaded, ("KR0429", 429, 5), "Too much to do",
         "Too many requests are open at this node. This one was not begun.",
         "Try again after the time in `Retry-After`, with fewer requests at once."),

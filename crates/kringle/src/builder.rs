@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use kringle_core::config::Settings;
+use kringle_core::config::{OverlayKind, Settings};
 use kringle_runtime::app::App;
 use kringle_runtime::builder::StartError;
 use kringle_runtime::identity::credentials::Credentials;
@@ -55,6 +55,12 @@ impl Builder {
     /// Changes the settings of the protocol.
     pub fn tune(self, tune: impl FnOnce(&mut Settings)) -> Builder {
         self.map(|inner| inner.tune(tune))
+    }
+
+    /// Chooses how the ring is organised: Pastry unless this is called. Fixed when a cluster is founded: a node with
+    /// another overlay is not let in.
+    pub fn overlay(self, overlay: OverlayKind) -> Builder {
+        self.map(|inner| inner.overlay(overlay))
     }
 
     /// Names the node, for people.

@@ -76,7 +76,7 @@ mod request;
 mod storing;
 mod walking;
 
-pub use kringle_core::config::{ConfigError, Metric, Ownership, Settings};
+pub use kringle_core::config::{ConfigError, Metric, OverlayKind, Ownership, Settings};
 pub use kringle_core::id::{Base, Id, IdError, Key, NodeId, Side};
 pub use kringle_core::range::IdRange;
 pub use kringle_core::store::op::{Happened, Level};
@@ -88,7 +88,8 @@ pub use kringle_runtime::handle::{Ending, Events, Handle, Info};
 pub use kringle_runtime::identity::credentials::{AcceptAll, Credentials, Passphrase};
 pub use kringle_runtime::key::key_of;
 pub use kringle_runtime::report::{
-    Cell, Delivered, Entry, Event, Found, Hop, Peer, Summary, Survey, Tables, What,
+    Cell, ChordTables, Delivered, Entry, Event, FingerEntry, Found, Hop, Peer, QueryEntry, Summary, Survey,
+    Tables, What,
 };
 pub use kringle_runtime::seeds::{Seed, SeedError};
 pub use kringle_runtime::transport::mem::Hub;

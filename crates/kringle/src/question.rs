@@ -77,9 +77,15 @@ impl Node {
     /// Returns up to `n` nodes that are near in the network, the nearest first.
     pub async fn nearby(&self, n: usize) -> Result<Vec<NodeId>, RequestError> {
         let look = move |view: &View<'_>| {
-            let pastry = view.node.overlay().as_pastry();
-            let near = pastry.map(|pastry| pastry.router().neighbourhood().members());
-            near.into_iter().flatten().take(n).map(|contact| contact.id).collect()
+            let Some(pastry) = view.node.overlay().as_pastry() else {
+                // No set is kept for this: whoever is known and was measured, then.
+                let known =
+                    view.peers().into_iter().filter_map(|peer| Some((peer.rtt_us?, peer.id.parse().ok()?)));
+                let mut near: Vec<(u32, NodeId)> = known.collect();
+                near.sort_unstable();
+                return near.into_iter().take(n).map(|(_, id)| id).collect();
+            };
+            pastry.router().neighbourhood().members().take(n).map(|contact| contact.id).collect()
         };
         self.handle.look(look).await
     }
@@ -88,9 +94,8 @@ impl Node {
     /// the application's, it is that metric in microseconds.
     pub async fn proximity(&self, node: NodeId) -> Result<Option<Duration>, PeerError> {
         self.about(node, move |view| {
-            let pastry = view.node.overlay().as_pastry()?;
-            pastry.router().get(node)?;
-            let known = pastry.router().proximity(node).filter(|near| *near != Proximity::UNKNOWN);
+            view.node.routes().contact(node)?;
+            let known = view.proximity(node).filter(|near| *near != Proximity::UNKNOWN);
             Some(known.map(|near| Duration::from_micros(near.0.into())))
         })
         .await
@@ -100,9 +105,8 @@ impl Node {
     /// A node that is found dead is soon not known any more.
     pub async fn is_alive(&self, node: NodeId) -> Result<bool, PeerError> {
         self.about(node, move |view| {
-            let pastry = view.node.overlay().as_pastry()?;
-            pastry.router().get(node)?;
-            Some(!pastry.suspects().contains(&node))
+            view.node.routes().contact(node)?;
+            Some(!view.suspects().contains(&node))
         })
         .await
     }

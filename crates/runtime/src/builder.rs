@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use kringle_core::config::{ConfigError, Settings};
+use kringle_core::config::{ConfigError, OverlayKind, Settings};
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 
@@ -127,6 +127,12 @@ impl Builder {
     /// Changes the settings of the protocol.
     pub fn tune(mut self, tune: impl FnOnce(&mut Settings)) -> Builder {
         tune(&mut self.settings);
+        self
+    }
+
+    /// Chooses how the ring is organised. Fixed when a cluster is founded: the same for all its nodes, for ever.
+    pub fn overlay(mut self, overlay: OverlayKind) -> Builder {
+        self.settings.overlay = overlay;
         self
     }
 

@@ -8,7 +8,8 @@ use kringle_core::config::{Config, Ownership};
 use kringle_core::contact::{Addr, Contact, Proximity};
 use kringle_core::id::NodeId;
 use kringle_core::node::Node;
-use kringle_core::overlay::pastry::Pastry;
+use kringle_core::overlay::chord::Chord;
+use kringle_core::overlay::chord::ring::Query;
 use kringle_core::overlay::{Overlay, Status};
 use kringle_core::range::IdRange;
 use kringle_core::time::Time;
@@ -18,7 +19,8 @@ use serde::de::DeserializeOwned;
 use crate::book::Book;
 use crate::error::RequestError;
 use crate::metrics::Metrics;
-use crate::report::{Cell, Entry, Held, Peer, Summary, Tables};
+use crate::overlays;
+use crate::report::{Cell, ChordTables, Entry, FingerEntry, Held, Peer, QueryEntry, Summary, Tables};
 
 /// The purpose of messages that ask a node about itself.
 pub(crate) const PURPOSE: u32 = 1;
@@ -68,19 +70,28 @@ impl View<'_> {
     pub fn summary(&self) -> Summary {
         let (me, range) = (self.node.me(), self.node.range());
         let overlay = self.node.overlay();
-        let pastry = overlay.as_pastry();
-        let leaf_set = pastry.map(|pastry| pastry.router().leaf_set());
+        let chord = overlay.as_chord();
+        let leaf_set = overlay.as_pastry().map(|pastry| pastry.router().leaf_set());
         let text = |contact: Contact| contact.id.to_string();
+        let (left, right) = match chord {
+            Some(chord) => (chord.predecessor(), chord.successors().first().copied()),
+            None => (
+                leaf_set.and_then(|leaf_set| leaf_set.left().next()),
+                leaf_set.and_then(|leaf_set| leaf_set.right().next()),
+            ),
+        };
         Summary {
             id: me.id.to_string(),
             name: self.about.name.clone(),
             cluster: self.about.cluster.clone(),
-            overlay: "pastry".into(),
+            overlay: overlays::name(self.config.overlay).into(),
             base: self.config.base.bits(),
             leaf_set: self.config.leaf_set,
+            successors: chord.map(|_| self.config.successors),
+            mode: chord.map(|chord| mode(chord).into()),
             ownership: match self.config.ownership {
-                Ownership::Lease => "lease".into(),
-                Ownership::Hint => "hint".into(),
+                Ownership::Lease if overlay.has_leases() || chord.is_none() => "lease".into(),
+                _ => "hint".into(),
             },
             version: env!("CARGO_PKG_VERSION").into(),
             incarnation: me.incarnation,
@@ -96,14 +107,12 @@ impl View<'_> {
                 IdRange::Arc { start, end } => Some((start.to_string(), end.to_string())),
                 IdRange::Empty | IdRange::Full => None,
             },
-            left: leaf_set.and_then(|leaf_set| leaf_set.left().next()).map(text),
-            right: leaf_set.and_then(|leaf_set| leaf_set.right().next()).map(text),
-            leaves: leaf_set.map_or(0, |leaf_set| leaf_set.members().len()),
+            left: left.map(text),
+            right: right.map(text),
+            leaves: leaf_set.map_or_else(|| overlay.neighbours().len(), |leaf_set| leaf_set.members().len()),
             known: self.known().len(),
             connections: self.connections,
-            suspects: pastry
-                .map(|pastry| pastry.suspects().iter().map(NodeId::to_string).collect())
-                .unwrap_or_default(),
+            suspects: self.suspects().iter().map(NodeId::to_string).collect(),
             store: self.node.store().map(|store| {
                 let survey = store.survey();
                 Held {
@@ -126,6 +135,7 @@ impl View<'_> {
     pub fn tables(&self) -> Tables {
         let mut tables = Tables {
             id: self.node.me().id.to_string(),
+            overlay: overlays::name(self.config.overlay).into(),
             base: self.config.base.bits(),
             leaf_set: self.config.leaf_set,
             neighbourhood: self.config.neighbourhood,
@@ -133,7 +143,14 @@ impl View<'_> {
             right: Vec::new(),
             cells: Vec::new(),
             neighbours: Vec::new(),
+            chord: None,
         };
+        if let Some(chord) = self.node.overlay().as_chord() {
+            let state = self.chord_tables(chord);
+            tables.left = state.predecessor.iter().cloned().collect();
+            tables.right = state.successors.clone();
+            tables.chord = Some(state);
+        }
         let Some(pastry) = self.node.overlay().as_pastry() else { return tables };
         let router = pastry.router();
         let leaf = |contact: Contact| entry(contact, router.proximity(contact.id));
@@ -153,9 +170,72 @@ impl View<'_> {
         tables
     }
 
+    fn chord_tables(&self, chord: &Chord) -> ChordTables {
+        let entry = |contact: Contact| entry(contact, chord.nearness(contact.id, self.now, self.config));
+        let me = self.node.me().id;
+        let finger = |finger: &kringle_core::overlay::chord::Finger| FingerEntry {
+            bit: finger.bit,
+            start: finger.start(me).to_string(),
+            end: if finger.bit < 127 { me.plus(2 << finger.bit) } else { me }.to_string(),
+            node: entry(finger.node),
+        };
+        let query = chord.ring().cur_request().map(|request| QueryEntry {
+            name: match request.query {
+                Query::Join(_) => "Join",
+                Query::Join2(_) => "Join2",
+                Query::Stabilize => "Stabilize",
+                Query::Stabilize2(_) => "Stabilize2",
+                Query::Merge(_) => "Merge",
+                Query::Rectify(_) => "Rectify",
+            }
+            .into(),
+            target: request.target.id.to_string(),
+            attempts: request.attempts,
+            busy: request.heard_busy,
+        });
+        let members: &[Contact] = if chord.is_large() { &[] } else { chord.forming().members() };
+        ChordTables {
+            mode: mode(chord).into(),
+            r: self.config.successors,
+            predecessor: chord.predecessor().map(entry),
+            successors: chord.successors().into_iter().map(entry).collect(),
+            fingers: chord.fingers().iter().map(finger).collect(),
+            suspects: self.suspects().iter().map(NodeId::to_string).collect(),
+            joined: chord.ring().joined(),
+            query,
+            rectify_with: chord.ring().rectify_with().map(|peer| peer.id.to_string()),
+            delayed: chord.ring().delayed_queries().len(),
+            epoch: chord.forming().epoch(),
+            members: members.iter().map(|member| member.id.to_string()).collect(),
+        }
+    }
+
+    /// Returns the nodes that are silent and being asked again.
+    pub fn suspects(&self) -> Vec<NodeId> {
+        let overlay = self.node.overlay();
+        match overlay.as_chord() {
+            Some(chord) => {
+                let mut suspects = chord.suspects();
+                suspects.sort_unstable();
+                suspects.dedup();
+                suspects
+            }
+            None => overlay.as_pastry().map(|pastry| pastry.suspects().to_vec()).unwrap_or_default(),
+        }
+    }
+
+    /// Returns how near a node is, if it is known and was measured.
+    pub fn proximity(&self, id: NodeId) -> Option<Proximity> {
+        let overlay = self.node.overlay();
+        match overlay.as_chord() {
+            Some(chord) => chord.nearness(id, self.now, self.config),
+            None => overlay.as_pastry().and_then(|pastry| pastry.router().proximity(id)),
+        }
+    }
+
     /// Tells about everybody the node knows, by id.
     pub fn peers(&self) -> Vec<Peer> {
-        let suspects = self.node.overlay().as_pastry().map(Pastry::suspects).unwrap_or_default();
+        let suspects = self.suspects();
         let known = self.known().into_values();
         known
             .map(|(contact, proximity, roles)| Peer {
@@ -172,6 +252,16 @@ impl View<'_> {
 
     fn known(&self) -> BTreeMap<NodeId, (Contact, Option<Proximity>, Vec<&'static str>)> {
         let mut known: BTreeMap<NodeId, (Contact, Option<Proximity>, Vec<&'static str>)> = BTreeMap::new();
+        if let Some(chord) = self.node.overlay().as_chord() {
+            let mut add = |contact: Contact, role| {
+                let fresh = || (contact, chord.nearness(contact.id, self.now, self.config), Vec::new());
+                known.entry(contact.id).or_insert_with(fresh).2.push(role);
+            };
+            chord.predecessor().into_iter().for_each(|contact| add(contact, "predecessor"));
+            chord.successors().into_iter().for_each(|contact| add(contact, "successor"));
+            chord.fingers().iter().for_each(|finger| add(finger.node, "finger"));
+            chord.ring().suspects().iter().for_each(|contact| add(*contact, "suspect"));
+        }
         let Some(pastry) = self.node.overlay().as_pastry() else { return known };
         let router = pastry.router();
         let mut add = |contact: Contact, role| {
@@ -207,6 +297,10 @@ impl View<'_> {
         };
         Some(bytes).filter(|bytes| bytes.len() <= self.config.payload as usize)
     }
+}
+
+fn mode(chord: &Chord) -> &'static str {
+    if chord.is_large() { "ring" } else { "forming" }
 }
 
 fn write(value: &impl Serialize) -> Vec<u8> {

@@ -48,6 +48,9 @@ pub enum RequestError {
     /// The node was started without a store. Nothing was done.
     #[error("this node has no store")]
     NoStore,
+    /// The overlay this node runs can not do that. Nothing was sent.
+    #[error("the overlay of this cluster can not do that")]
+    WrongOverlay,
     /// The store did not do it, or can not say whether it did.
     #[error("{}", trouble_text(.0))]
     Store(Trouble),

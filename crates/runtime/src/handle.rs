@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use kringle_core::config::OverlayKind;
 use kringle_core::edge::{Command, Failure, Reply};
 use kringle_core::id::{Base, Key, NodeId};
 use kringle_core::message::{App, Rule};
@@ -185,9 +186,23 @@ impl Handle {
         self.find(key, true, deadline).await
     }
 
+    /// Chord: asks node after node who answers for a key, instead of letting them pass the question on. The way is told
+    /// always. The answer is never final, because the node found is not asked itself.
+    pub async fn walk(&self, key: Key, deadline: Duration) -> Result<Found, RequestError> {
+        let overlay = self.look(|view| view.config.overlay).await?;
+        if overlay != OverlayKind::Chord {
+            return Err(RequestError::WrongOverlay);
+        }
+        self.found(Command::Walk { key, deadline }, key, true).await
+    }
+
     async fn find(&self, key: Key, trace: bool, deadline: Duration) -> Result<Found, RequestError> {
+        self.found(Command::Lookup { key, trace, deadline }, key, trace).await
+    }
+
+    async fn found(&self, command: Command, key: Key, trace: bool) -> Result<Found, RequestError> {
         let start = Instant::now();
-        let reply = self.command(Command::Lookup { key, trace, deadline }).await?;
+        let reply = self.command(command).await?;
         let Reply::Found { root, hops, path, is_final } = reply else { return Err(RequestError::Ended) };
         let micros = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
         let endpoints = match trace {

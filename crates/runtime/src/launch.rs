@@ -27,6 +27,7 @@ use crate::identity::Identity;
 use crate::identity::book::Tokens;
 use crate::identity::cluster::{Certificate, Cluster, Secret};
 use crate::identity::token::Token;
+use crate::overlays;
 use crate::transport::mem::Doorway;
 use crate::transport::tls::Tls;
 
@@ -120,7 +121,7 @@ pub(crate) async fn launch(
         endpoints: advertised,
         started: clock.now(),
     };
-    let node = Node::pastry(identity.id(), incarnation, addr, &config);
+    let node = Node::by_config(identity.id(), incarnation, addr, &config);
     // A key that was given may have been used before, by whoever gave it.
     let node = if standing.had_peers || builder.key.is_some() && builder.memory.is_none() {
         node
@@ -259,11 +260,21 @@ fn standing(builder: &Builder, home: Option<&Home>, identity: &Identity) -> Resu
         input(error.to_string(), "Use 1 to 64 of a-z, 0-9, '-', '_' and '.' for the name of a cluster.")
     })?;
     let kept = home.map(Home::cluster).transpose().map_err(home_error)?.flatten();
-    if let Some(Membership { cluster, certificate, had_peers }) = kept {
+    let chosen = builder.settings.overlay;
+    if let Some(Membership { cluster, certificate, had_peers, overlay }) = kept {
         if cluster.name() != name {
             return Err(input(
                 format!("this data directory belongs to cluster {}, not to {name}", cluster.name()),
                 "Start with that name, or with another directory.",
+            ));
+        }
+        // Whoever was turned away by a ring before it was part of one may try again as one of its kind.
+        let may_change = !had_peers && !builder.seeds.is_empty();
+        if overlay != chosen && !may_change {
+            let (kept, asked) = (overlays::name(overlay), overlays::name(chosen));
+            return Err(input(
+                format!("this data directory belongs to a cluster with the overlay {kept}, not {asked}"),
+                &format!("Start with --overlay {kept}, or with another directory; nothing was changed."),
             ));
         }
         let certificate = certificate.or_else(|| cluster.certify(&identity.public()));
@@ -280,6 +291,10 @@ fn standing(builder: &Builder, home: Option<&Home>, identity: &Identity) -> Resu
                 "this node was part of a ring and knows nobody of it any more".into(),
                 "Name a member with --join HOST:PORT; to begin anew, use an empty data directory.",
             ));
+        }
+        if let Some(home) = home.filter(|_| overlay != chosen) {
+            let membership = Membership { cluster: cluster.clone(), certificate, had_peers, overlay: chosen };
+            home.set_cluster(&membership).map_err(home_error)?;
         }
         let cluster_id = cluster.id();
         return Ok(Standing { cluster: Some(cluster), cluster_id, certificate, token: None, had_peers });
@@ -330,7 +345,8 @@ fn standing(builder: &Builder, home: Option<&Home>, identity: &Identity) -> Resu
             home.set_secret(&cluster, secret).map_err(home_error)?;
         }
         let standing = fresh(cluster.clone(), None);
-        let membership = Membership { cluster, certificate: standing.certificate, had_peers: false };
+        let certificate = standing.certificate;
+        let membership = Membership { cluster, certificate, had_peers: false, overlay: chosen };
         home.set_cluster(&membership).map_err(home_error)?;
         return Ok(standing);
     }

@@ -18,6 +18,7 @@ pub mod identity;
 pub mod key;
 mod launch;
 mod metrics;
+pub mod overlays;
 pub mod report;
 pub mod seeds;
 pub mod transport;

@@ -21,7 +21,13 @@ pub struct Summary {
     pub base: u8,
     /// Members a full leaf set has, both sides together.
     pub leaf_set: u16,
-    /// `lease` or `hint`.
+    /// Chord: successors a full list has. None: it is no Chord node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub successors: Option<u8>,
+    /// Chord: `forming` while all members have a list of all members, `ring` afterwards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    /// `lease` or `hint`. Chord has no leases.
     pub ownership: String,
     /// The release of the program.
     pub version: String,
@@ -47,7 +53,7 @@ pub struct Summary {
     pub left: Option<String>,
     /// Its ring neighbour with the next larger id, wrapping.
     pub right: Option<String>,
-    /// Members of its leaf set right now.
+    /// Members of its leaf set right now; Chord: of its successor list, and its predecessor.
     pub leaves: usize,
     /// Nodes in all its tables.
     pub known: usize,
@@ -100,7 +106,8 @@ pub struct Peer {
     pub state: String,
     /// Whether a connection is open.
     pub connected: bool,
-    /// Where it is kept: `left`, `right`, `table`, `spare`, `neighbour`.
+    /// Where it is kept: `left`, `right`, `table`, `spare`, `neighbour`; Chord: `predecessor`, `successor`, `finger`,
+    /// `suspect`.
     pub roles: Vec<String>,
 }
 
@@ -109,6 +116,9 @@ pub struct Peer {
 pub struct Tables {
     /// The node.
     pub id: String,
+    /// The overlay it runs. With `chord`, `left` is the predecessor and `right` the successor list.
+    #[serde(default = "pastry")]
+    pub overlay: String,
     /// Digits are base 2^base.
     pub base: u8,
     /// Members a full leaf set has.
@@ -123,6 +133,68 @@ pub struct Tables {
     pub cells: Vec<Cell>,
     /// The neighbourhood set, nearest first.
     pub neighbours: Vec<Entry>,
+    /// What a Chord node has instead of cells and neighbours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chord: Option<ChordTables>,
+}
+
+fn pastry() -> String {
+    "pastry".into()
+}
+
+/// The state of a Chord node, in the words of the seed system.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChordTables {
+    /// `forming` while all members have a list of all members, `ring` afterwards.
+    pub mode: String,
+    /// Successors a full list has.
+    pub r: u8,
+    /// The node before it, if it knows one.
+    pub predecessor: Option<Entry>,
+    /// The nodes after it, nearest first.
+    pub successors: Vec<Entry>,
+    /// The fingers, farthest first.
+    pub fingers: Vec<FingerEntry>,
+    /// Nodes in doubt.
+    pub suspects: Vec<String>,
+    /// Whether the ring has taken it in. In forming mode the list of members says so.
+    pub joined: bool,
+    /// The question it waits for the answer of, if there is one.
+    pub query: Option<QueryEntry>,
+    /// Who may be a better predecessor and will be looked at.
+    pub rectify_with: Option<String>,
+    /// How many ask it and wait until it has its own answer.
+    pub delayed: usize,
+    /// The number of the list of all members that holds. In ring mode: the last one.
+    pub epoch: u32,
+    /// All members, in forming mode only.
+    pub members: Vec<String>,
+}
+
+/// A finger.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FingerEntry {
+    /// It is the first node at least two to this power away.
+    pub bit: u8,
+    /// Where its interval begins.
+    pub start: String,
+    /// Where its interval ends: the first id that is not in it.
+    pub end: String,
+    /// The node.
+    pub node: Entry,
+}
+
+/// A question a Chord node waits for the answer of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueryEntry {
+    /// What for: `Join`, `Join2`, `Stabilize`, `Stabilize2`, `Merge` or `Rectify`.
+    pub name: String,
+    /// Whom it was sent to.
+    pub target: String,
+    /// How often it was sent.
+    pub attempts: u8,
+    /// Whether the target has said that it is busy.
+    pub busy: bool,
 }
 
 /// A node in a table.

@@ -29,6 +29,8 @@ const REPLICAS_MAX: usize = 16;
 #[serde(deny_unknown_fields)]
 pub(super) struct Lookup {
     trace: Option<bool>,
+    /// Chord: node after node is asked, instead of passing the question on.
+    iterative: Option<bool>,
     id: Option<String>,
     deadline: Option<Span>,
     replicas: Option<usize>,
@@ -53,6 +55,11 @@ pub(super) async fn lookup(
     }
     let start = Instant::now();
     let found = match trace {
+        _ if params.iterative == Some(true) => {
+            let mut found = ask(deadline, node.walk(place.key, deadline)).await?;
+            found.path.truncate(if trace { usize::MAX } else { 0 });
+            found
+        }
         true => ask(deadline, node.trace(place.key, deadline)).await?,
         false => ask(deadline, node.lookup(place.key, deadline)).await?,
     };

@@ -155,7 +155,7 @@ GET    /v1/nodes                ids and names                ?limit= ?deadline=
 GET    /v1/nodes/{id}           one node: id, start of an id, name, or self
 GET    /v1/nodes/{id}/table     its tables; also /leafset, /neighbours, /peers
 POST   /v1/nodes/{id}/send      the body, to its application ?purpose=16 ?deadline=2s
-GET    /v1/lookup/{key}         who answers for a key        ?trace=true ?replicas=3 ?deadline=2s; or /v1/lookup?id=
+GET    /v1/lookup/{key}         who answers for a key        ?trace=true ?iterative=true ?replicas=3 ?deadline=2s; or /v1/lookup?id=
 POST   /v1/route/{key}          the body, to its application ?purpose=16 ?deadline=2s; or /v1/route?id=
 PUT    /v1/kv/{key}             store the body               ?ttl=10m ?w=quorum ?timeout=2s; If-Match, If-None-Match: *
 GET    /v1/kv/{key}             read it                      ?r=quorum ?timeout=2s; If-None-Match

@@ -29,6 +29,9 @@ pub(crate) struct KeyArgs {
     /// KEY is an id of 32 hexadecimal digits, not a name
     #[arg(long)]
     id: bool,
+    /// Chord: ask node after node, as the seed's client does, instead of letting them pass the question on
+    #[arg(long)]
+    iterative: bool,
     /// Write ids in full
     #[arg(short, long)]
     long: bool,
@@ -85,6 +88,7 @@ pub(crate) fn trace(asked: &Asked, args: &KeyArgs, json: Option<Json>) -> Result
 fn find(asked: &Asked, args: &KeyArgs, json: Option<Json>, trace: bool) -> Result<String, Failure> {
     let client = Client::new(asked, args.manners)?;
     let trace_flag = if trace { "&trace=true" } else { "" };
+    let trace_flag = if args.iterative { format!("{trace_flag}&iterative=true") } else { trace_flag.into() };
     let path = address("lookup", args.key.as_encoded_bytes(), args.id)?;
     let document = client.get(&format!("{path}deadline={}{trace_flag}", client.deadline()))?;
     if let Some(json) = json {
@@ -104,6 +108,7 @@ fn find(asked: &Asked, args: &KeyArgs, json: Option<Json>, trace: bool) -> Resul
         origin: origin.as_ref(),
         nodes: None,
         long: args.long,
+        iterative: args.iterative,
     };
     Ok(if trace { way::trace(&way) } else { way::lookup(&way) })
 }

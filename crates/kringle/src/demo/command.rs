@@ -27,7 +27,7 @@ Commands
   kill NODE           crash a node, without a goodbye, and see how long the ring takes to heal
   leave NODE          let a node say goodbye and end
   node NODE           everything about one node
-  table [NODE]        its leaf set, routing table and neighbourhood set
+  table [NODE]        its tables: leaf set and cells, or successors and fingers
   peers [NODE]        whom it knows
   events [SECONDS]    what happened since the last time; with SECONDS, follow for so long
   help                this

@@ -19,6 +19,8 @@ use std::pin::{Pin, pin};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use kringle_core::config::OverlayKind;
+use kringle_runtime::overlays;
 use tokio::task::LocalSet;
 
 use crate::failure::{Ending, Failure};
@@ -41,6 +43,13 @@ pub(crate) struct DemoArgs {
     /// Which ring: the same seed gives the same ids every time
     #[arg(long, value_name = "S", default_value_t = 42)]
     seed: u64,
+    /// How the ring is organised: pastry or chord
+    #[arg(long, value_name = "NAME", default_value = "pastry", value_parser = overlay)]
+    overlay: OverlayKind,
+}
+
+fn overlay(text: &str) -> Result<OverlayKind, String> {
+    overlays::by_name(text).ok_or_else(|| "must be pastry or chord".into())
 }
 
 fn node_count(text: &str) -> Result<usize, String> {
@@ -82,7 +91,9 @@ fn interrupted() -> Failure {
 
 async fn demo(args: &DemoArgs) -> Result<Ending, Failure> {
     let began = Instant::now();
-    let forming = Ring::start(args.nodes, args.seed, |ready| progress(ready, args.nodes, began.elapsed()));
+    let forming = Ring::start(args.nodes, args.seed, args.overlay, |ready| {
+        progress(ready, args.nodes, began.elapsed())
+    });
     let ring = match tokio::time::timeout(FORM, forming).await {
         Ok(ring) => ring?,
         Err(_) => {
@@ -158,7 +169,7 @@ fn clear_progress(elapsed: Duration) {
 }
 
 fn banner(args: &DemoArgs, took: Duration, port: Option<&Port>) {
-    let _ = write(io::stderr(), &show::banner(args.nodes, args.seed, took, port));
+    let _ = write(io::stderr(), &show::banner(args.nodes, args.seed, args.overlay, took, port));
 }
 
 #[cfg(test)]

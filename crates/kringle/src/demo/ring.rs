@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use kringle::{Hub, Node, NodeId, Settings, app_fn};
+use kringle_core::config::OverlayKind;
 use kringle_core::dice::{Dice, SeededDice};
 use kringle_core::overlay::{Overlay, Status};
 use tokio::task::JoinSet;
@@ -54,6 +55,7 @@ fn name(number: usize) -> String {
 pub(crate) struct Ring {
     hub: Hub,
     seed: u64,
+    overlay: OverlayKind,
     members: Vec<Member>,
     /// The number of the next node.
     next: usize,
@@ -62,10 +64,16 @@ pub(crate) struct Ring {
 
 impl Ring {
     /// Starts a ring and waits until everybody is part of it. Tells how many are.
-    pub(crate) async fn start(count: usize, seed: u64, mut tell: impl FnMut(usize)) -> Result<Ring, Failure> {
+    pub(crate) async fn start(
+        count: usize,
+        seed: u64,
+        overlay: OverlayKind,
+        mut tell: impl FnMut(usize),
+    ) -> Result<Ring, Failure> {
         let mut ring = Ring {
             hub: Hub::new(),
             seed,
+            overlay,
             members: Vec::new(),
             next: 1,
             dice: SeededDice::derive(seed, u64::MAX),
@@ -83,7 +91,7 @@ impl Ring {
         tell: &mut impl FnMut(usize),
     ) -> Result<Vec<Member>, Failure> {
         let newcomers = self.next..self.next + count;
-        let mut waiting = newcomers.map(|number| Newcomer::new(self.seed, number));
+        let mut waiting = newcomers.map(|number| Newcomer::new(self.seed, self.overlay, number));
         self.next += count;
         let (mut joining, mut new) = (JoinSet::new(), Vec::new());
         loop {
@@ -195,12 +203,18 @@ impl Ring {
         ids.sort_unstable();
         for member in &self.members {
             let look = member.node.handle().look(|view| {
-                let (node, pastry) = (view.node, view.node.overlay().as_pastry()?);
-                let entitled = node.overlay().entitled(view.now, view.config).is_some();
-                let leaves = pastry.router().leaf_set();
-                let side = |side: Option<kringle_core::contact::Contact>| side.map(|contact| contact.id);
-                let beside = (side(leaves.left().next()), side(leaves.right().next()));
-                let members: Vec<NodeId> = leaves.members().iter().map(|leaf| leaf.id).collect();
+                let (node, overlay) = (view.node, view.node.overlay());
+                let entitled = overlay.entitled(view.now, view.config).is_some();
+                let beside = match (overlay.as_pastry(), overlay.as_chord()) {
+                    (Some(pastry), _) => {
+                        let leaves = pastry.router().leaf_set();
+                        (leaves.left().next(), leaves.right().next())
+                    }
+                    (_, Some(chord)) => (chord.predecessor(), chord.successors().first().copied()),
+                    (None, None) => return None,
+                };
+                let beside = (beside.0.map(|contact| contact.id), beside.1.map(|contact| contact.id));
+                let members: Vec<NodeId> = overlay.neighbours().iter().map(|leaf| leaf.id).collect();
                 (node.status() == Status::Ready && entitled).then_some((beside, members))
             });
             let Ok(Some((beside, leaves))) = look.await else { return false };
@@ -235,15 +249,16 @@ fn number(text: &str) -> Option<usize> {
 /// A node that is going to join.
 struct Newcomer {
     number: usize,
+    overlay: OverlayKind,
     key: [u8; 32],
 }
 
 impl Newcomer {
-    fn new(seed: u64, number: usize) -> Newcomer {
+    fn new(seed: u64, overlay: OverlayKind, number: usize) -> Newcomer {
         let mut dice = SeededDice::derive(seed, number as u64);
         let mut key = [0; 32];
         key.chunks_mut(8).for_each(|part| part.copy_from_slice(&dice.roll().to_be_bytes()));
-        Newcomer { number, key }
+        Newcomer { number, overlay, key }
     }
 
     /// Starts the node and waits until it is part of the ring.
@@ -255,7 +270,11 @@ impl Newcomer {
                 Some(format!("{name}: {}", String::from_utf8_lossy(&message.bytes)).into_bytes())
             })
         };
-        let builder = Node::builder(CLUSTER).settings(Settings { slots: SLOTS, ..Settings::demo() });
+        let builder = Node::builder(CLUSTER).settings(Settings {
+            slots: SLOTS,
+            overlay: self.overlay,
+            ..Settings::demo()
+        });
         let builder = builder.memory(&hub).name(name).key(self.key).app(PURPOSE, echo);
         let members = through.map(|member| member.node.address());
         let builder = builder.join(members).map_err(|error| trouble(&error.to_string()))?;

@@ -154,6 +154,7 @@ impl Session {
             origin: Some(&me),
             nodes: Some(self.ring.members().len()),
             long: false,
+            iterative: false,
         }))
     }
 

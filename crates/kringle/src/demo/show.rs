@@ -5,24 +5,34 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use kringle::{Delivered, Hit, Key, Peer, Summary, Survey};
+use kringle_core::config::OverlayKind;
 
 use super::journal::Entry;
 use super::port::Port;
 use super::ring::{Member, Ring};
+use crate::show::cluster::shape;
 use crate::show::{Columns, Sheet, Width, count, event, rtt, share, took, uptime};
 
 /// Nodes that 'status' lists; 'ring' lists all.
 const LISTED: usize = 16;
 
 /// Writes what stands above the first prompt.
-pub(crate) fn banner(nodes: usize, seed: u64, spent: Duration, port: Option<&Port>) -> String {
+pub(crate) fn banner(
+    nodes: usize,
+    seed: u64,
+    overlay: OverlayKind,
+    spent: Duration,
+    port: Option<&Port>,
+) -> String {
     let settings = kringle::Settings::demo();
+    let shape = match overlay {
+        OverlayKind::Pastry => format!("Pastry b={} L={}", settings.base.bits(), settings.leaf_set),
+        OverlayKind::Chord => format!("Chord r={}", settings.successors),
+    };
     let mut out = format!(
-        "\n  kringle {} demo   {}, Pastry b={} L={}        up in {}\n",
+        "\n  kringle {} demo   {}, {shape}        up in {}\n",
         env!("CARGO_PKG_VERSION"),
         count(nodes, "node"),
-        settings.base.bits(),
-        settings.leaf_set,
         span(spent)
     );
     if let Some(Port { address, moved, .. }) = port {
@@ -50,11 +60,9 @@ pub(crate) fn status(me: &Summary, survey: &Survey) -> String {
         (false, silent) => format!("NOT whole  ({} did not answer)", count(silent, "node")),
     };
     let mut out = format!(
-        "cluster  {}   {} b={} L={}   {} up, {} suspect, {} down\nring     {health}\n\n",
+        "cluster  {}   {}   {} up, {} suspect, {} down\nring     {health}\n\n",
         me.cluster,
-        me.overlay,
-        me.base,
-        me.leaf_set,
+        shape(me),
         count(up, "node"),
         suspects,
         survey.silent.len()

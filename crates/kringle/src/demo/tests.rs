@@ -8,7 +8,7 @@ fn local<T>(test: impl Future<Output = T>) -> T {
 }
 
 async fn ids(count: usize, seed: u64) -> Vec<String> {
-    let mut ring = Ring::start(count, seed, |_| {}).await.unwrap();
+    let mut ring = Ring::start(count, seed, OverlayKind::Pastry, |_| {}).await.unwrap();
     let ids = ring.members().iter().map(|member| member.node.id().to_string()).collect();
     ring.end().await;
     ids
@@ -24,7 +24,7 @@ async fn answer(session: &mut Session, line: &str) -> Result<String, String> {
 }
 
 async fn session(count: usize) -> Session {
-    let ring = Ring::start(count, 42, |_| {}).await.unwrap();
+    let ring = Ring::start(count, 42, OverlayKind::Pastry, |_| {}).await.unwrap();
     ring.healed().await.unwrap();
     Session::new(ring, None)
 }
@@ -43,7 +43,7 @@ fn the_same_seed_is_the_same_ring() {
 fn everybody_is_told_of_as_they_join() {
     local(async {
         let mut told = Vec::new();
-        let mut ring = Ring::start(6, 1, |ready| told.push(ready)).await.unwrap();
+        let mut ring = Ring::start(6, 1, OverlayKind::Pastry, |ready| told.push(ready)).await.unwrap();
         assert_eq!(told, [1, 2, 3, 4, 5, 6]);
         let names: Vec<String> = ring.members().iter().map(ring::Member::name).collect();
         assert_eq!(names, ["demo-1", "demo-2", "demo-3", "demo-4", "demo-5", "demo-6"]);
@@ -54,7 +54,7 @@ fn everybody_is_told_of_as_they_join() {
 #[test]
 fn nodes_are_found_by_name_number_and_prefix() {
     local(async {
-        let mut ring = Ring::start(20, 42, |_| {}).await.unwrap();
+        let mut ring = Ring::start(20, 42, OverlayKind::Pastry, |_| {}).await.unwrap();
         let third = ring.members()[2].clone();
         let id = third.node.id().to_string();
         for text in ["demo-3", "3", &id, &id[..12], &id[..12].to_uppercase()] {
@@ -133,7 +133,7 @@ fn a_node_ended_from_outside_is_missed() {
 fn a_ring_of_sixty_four_is_up_in_no_time() {
     local(async {
         let began = Instant::now();
-        let mut ring = Ring::start(64, 42, |_| {}).await.unwrap();
+        let mut ring = Ring::start(64, 42, OverlayKind::Pastry, |_| {}).await.unwrap();
         let ready = began.elapsed();
         let healed = ring.healed().await.unwrap();
         println!("64 nodes are ready after {ready:?}, and their leaf sets agree after {healed:?} more");

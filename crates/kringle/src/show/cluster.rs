@@ -51,16 +51,23 @@ pub(crate) fn status(cluster: &Cluster<'_>, columns: Columns) -> String {
         return sheet.text(columns);
     }
     format!(
-        "cluster  {}   {} b={} L={}   {}\nring     {}\n{}\n{}* this node.   Next: kringle ring, kringle peers, kringle trace KEY\n",
+        "cluster  {}   {}   {}\nring     {}\n{}\n{}* this node.   Next: kringle ring, kringle peers, kringle trace KEY\n",
         me.cluster,
-        me.overlay,
-        me.base,
-        me.leaf_set,
+        shape(me),
         tally(nodes, &suspects, silent.len()),
         wholeness(cluster),
         data(nodes),
         sheet.text(columns)
     )
+}
+
+/// Names the overlay and how it is set.
+pub(crate) fn shape(node: &Summary) -> String {
+    match (node.successors, &node.mode) {
+        (Some(r), Some(mode)) => format!("{} r={r} {mode}", node.overlay),
+        (Some(r), None) => format!("{} r={r}", node.overlay),
+        (None, _) => format!("{} b={} L={}", node.overlay, node.base, node.leaf_set),
+    }
 }
 
 /// Writes what the cluster stores, and whether all copies are there.
@@ -224,6 +231,15 @@ mod tests {
         }
         survey.nodes.iter_mut().for_each(|node| node.store = None);
         assert_eq!(data(&survey.nodes), "");
+    }
+
+    #[test]
+    fn a_chord_cluster_shows_its_list_length_and_mode() {
+        let mut me = summary("1d77e0", None, 7402);
+        (me.overlay, me.successors, me.mode) = ("chord".into(), Some(8), Some("forming".into()));
+        let cluster = Cluster { me: &me, survey: None, trips: BTreeMap::new() };
+        let text = status(&cluster, Columns::default());
+        assert!(text.starts_with("cluster  demo   chord r=8 forming   1 node up"), "{text}");
     }
 
     fn shown(survey: &Survey) -> String {

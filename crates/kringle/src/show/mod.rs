@@ -151,6 +151,8 @@ pub(crate) mod samples {
             overlay: "pastry".into(),
             base: 4,
             leaf_set: 8,
+            successors: None,
+            mode: None,
             ownership: "lease".into(),
             version: "0.1.0".into(),
             incarnation: 7,

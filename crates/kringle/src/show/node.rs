@@ -1,7 +1,7 @@
 //! `node` and `table`: one node, and the tables it keeps.
 
 use kringle_core::id::Id;
-use kringle_runtime::report::{Entry, Summary, Tables};
+use kringle_runtime::report::{ChordTables, Entry, Summary, Tables};
 
 use super::{Columns, Sheet, Width, count, rtt, share, uptime};
 use crate::notation::Notation;
@@ -24,7 +24,7 @@ pub(crate) fn details(node: &Summary) -> String {
         ("id", node.id.clone()),
         ("name", node.name.clone().unwrap_or_else(missing)),
         ("cluster", node.cluster.clone()),
-        ("overlay", format!("{} b={} L={} {}", node.overlay, node.base, node.leaf_set, node.ownership)),
+        ("overlay", format!("{} {}", super::cluster::shape(node), node.ownership)),
         ("state", format!("{}, {entitled}", node.status)),
         ("uptime", format!("{}, incarnation {}", uptime(node.uptime_ms), node.incarnation)),
         ("peers at", endpoints.join("  ")),
@@ -37,9 +37,10 @@ pub(crate) fn details(node: &Summary) -> String {
         (
             "knows",
             format!(
-                "{}, {} in the leaf set, {} open",
+                "{}, {} {}, {} open",
                 count(node.known, "node"),
                 node.leaves,
+                if node.successors.is_some() { "beside it" } else { "in the leaf set" },
                 count(node.connections, "connection")
             ),
         ),
@@ -49,8 +50,11 @@ pub(crate) fn details(node: &Summary) -> String {
     lines.map(|(name, text)| format!("{name:11} {text}").trim_end().to_owned() + "\n").concat()
 }
 
-/// Writes a node's tables as the Pastry paper draws them. `None` if they are no tables of a node.
+/// Writes a node's tables as the Pastry paper draws them, or the state of a Chord node. `None` if they are no tables of a node.
 pub(crate) fn tables(tables: &Tables, long: bool) -> Option<String> {
+    if let Some(state) = &tables.chord {
+        return Some(chord(&tables.id, state, long));
+    }
     let id = |text: &String| text.parse::<Id>().ok();
     let ids = |entries: &[Entry]| entries.iter().map(|entry| id(&entry.id)).collect::<Option<Vec<Id>>>();
     let (me, left, right) = (id(&tables.id)?, ids(&tables.left)?, ids(&tables.right)?);
@@ -81,6 +85,63 @@ pub(crate) fn tables(tables: &Tables, long: bool) -> Option<String> {
         rows,
         neighbours,
     }))
+}
+
+/// Writes the state of a Chord node: who is beside it, its fingers, and what it is doing about its place.
+fn chord(me: &str, state: &ChordTables, long: bool) -> String {
+    let beside = state.predecessor.iter().chain(&state.successors).map(|entry| entry.id.as_str());
+    let fingers = state.fingers.iter().map(|finger| finger.node.id.as_str());
+    let doubted = state.suspects.iter().map(String::as_str);
+    let width = Width::of(beside.chain(fingers).chain(doubted).chain([me]), long);
+    let mode = match state.mode.as_str() {
+        "forming" => format!(
+            "forming: {} in list {}, a ring from {}",
+            count(state.members.len(), "member"),
+            state.epoch,
+            state.r + 3
+        ),
+        other => other.to_owned(),
+    };
+    let mut out = format!("Node {}   chord r={}   {mode}\n\n", width.cut(me), state.r);
+    let with_trip = |entry: &Entry| format!("{}  {}", width.cut(&entry.id), rtt(entry.rtt_us));
+    let predecessor = state.predecessor.as_ref().map_or("-".into(), with_trip);
+    out += &format!("Predecessor     {predecessor}\n");
+    out += "Successors      ";
+    let lines: Vec<String> = state.successors.iter().map(with_trip).collect();
+    out += &if lines.is_empty() { "-".into() } else { lines.join("\n                ") };
+    let query = match &state.query {
+        Some(query) => format!(
+            "{} at {}, asked {}{}",
+            query.name,
+            width.cut(&query.target),
+            if query.attempts == 1 { "once".into() } else { format!("{} times", query.attempts) },
+            if query.busy { ", which is busy" } else { "" }
+        ),
+        None => "none".into(),
+    };
+    let rectify = state.rectify_with.as_ref().map_or("nobody".into(), |id| width.cut(id).to_owned());
+    let suspects: Vec<&str> = state.suspects.iter().map(|id| width.cut(id)).collect();
+    let suspects = if suspects.is_empty() { "nobody".into() } else { suspects.join("  ") };
+    out += &format!(
+        "\n\nQuery           {query}\nRectify with    {rectify}\nWaiting for it  {}\nSuspects        {suspects}\n",
+        count(state.delayed, "node")
+    );
+    if state.fingers.is_empty() {
+        return out + "\nFingers         none: whoever is beside it is enough\n";
+    }
+    let mut sheet = Sheet::new(&[">FINGER", "START", "END", "NODE", ">RTT"]);
+    for finger in &state.fingers {
+        let cut = |id: &String| width.cut(id).to_owned();
+        let (start, end) = (cut(&finger.start), cut(&finger.end));
+        sheet.row(vec![
+            format!("2^{}", finger.bit),
+            start,
+            end,
+            cut(&finger.node.id),
+            rtt(finger.node.rtt_us),
+        ]);
+    }
+    out + "\n" + &sheet.text(Columns { long, no_header: false })
 }
 
 /// Returns how many digits tell these apart and show every row.
@@ -122,7 +183,7 @@ pub(crate) fn neighbours(tables: &Tables, columns: Columns) -> String {
 
 #[cfg(test)]
 mod tests {
-    use kringle_runtime::report::Cell;
+    use kringle_runtime::report::{Cell, FingerEntry, QueryEntry};
 
     use super::super::samples::{id, summary};
     use super::*;
@@ -136,6 +197,7 @@ mod tests {
             |row, column, start: &str| Cell { row, column, holder: entry(start, None), spares: Vec::new() };
         Tables {
             id: id("1d77e0"),
+            overlay: "pastry".into(),
             base: 4,
             leaf_set: 8,
             neighbourhood: 8,
@@ -143,6 +205,7 @@ mod tests {
             right: vec![entry("a3b90c", None), entry("0af3c1", Some(210))],
             cells: vec![cell(0, 0, "0af3c1"), cell(0, 10, "a3b90c")],
             neighbours: vec![entry("0af3c1", Some(210))],
+            chord: None,
         }
     }
 
@@ -169,6 +232,62 @@ Neighbourhood set
         assert!(tables(&sample(), true).unwrap().contains(&id("1d77e0")));
         let broken = Tables { id: "nobody".into(), ..sample() };
         assert_eq!(tables(&broken, false), None);
+    }
+
+    #[test]
+    fn a_chord_node_shows_who_is_beside_it_and_what_it_is_doing() {
+        let state = ChordTables {
+            mode: "ring".into(),
+            r: 3,
+            predecessor: Some(entry("0af3c1", Some(210))),
+            successors: vec![entry("2a0000", None), entry("a3b90c", Some(180))],
+            fingers: vec![FingerEntry {
+                bit: 127,
+                start: id("9d77e0"),
+                end: id("1d77e0"),
+                node: entry("a3b90c", Some(180)),
+            }],
+            suspects: vec![id("1f0000")],
+            joined: true,
+            query: Some(QueryEntry {
+                name: "Stabilize".into(),
+                target: id("2a0000"),
+                attempts: 1,
+                busy: true,
+            }),
+            rectify_with: None,
+            delayed: 2,
+            epoch: 4,
+            members: Vec::new(),
+        };
+        let text = "\
+Node 1d77e0   chord r=3   ring
+
+Predecessor     0af3c1  0.21ms
+Successors      2a0000  -
+                a3b90c  0.18ms
+
+Query           Stabilize at 2a0000, asked once, which is busy
+Rectify with    nobody
+Waiting for it  2 nodes
+Suspects        1f0000
+
+FINGER  START   END     NODE       RTT
+ 2^127  9d77e0  1d77e0  a3b90c  0.18ms
+";
+        let shown = Tables { overlay: "chord".into(), chord: Some(state.clone()), ..sample() };
+        assert_eq!(tables(&shown, false).unwrap(), text);
+        let small = ChordTables {
+            mode: "forming".into(),
+            members: vec![id("1d77e0")],
+            fingers: Vec::new(),
+            successors: Vec::new(),
+            predecessor: None,
+            ..state
+        };
+        let text = tables(&Tables { chord: Some(small), ..sample() }, false).unwrap();
+        assert!(text.contains("forming: 1 member in list 4, a ring from 6"), "{text}");
+        assert!(text.contains("Predecessor     -\n") && text.contains("Fingers         none"), "{text}");
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub(crate) struct Way<'a> {
     pub(crate) nodes: Option<usize>,
     /// Write ids in full.
     pub(crate) long: bool,
+    /// Node after node was asked, instead of passing the question on.
+    pub(crate) iterative: bool,
 }
 
 impl Way<'_> {
@@ -50,7 +52,7 @@ pub(crate) fn lookup(way: &Way<'_>) -> String {
         width.cut(&found.root),
         count(found.hops.into(), "hop"),
         took(found.micros),
-        finality(found),
+        finality(way),
         way.replicas(width)
     )
 }
@@ -94,13 +96,15 @@ pub(crate) fn trace(way: &Way<'_>) -> String {
         out.push_str(format!("{hop}  {cells}").trim_end());
         out.push('\n');
     }
+    let is_chord = way.origin.is_some_and(|origin| origin.overlay == "chord");
+    let worst = if is_chord { String::new() } else { format!("    worst case {} rows", base.digits()) };
     out.push_str(&format!(
-        "\ndelivered in {}, {}{}    worst case {} rows{}\n{}",
+        "\n{} in {}, {}{}{worst}{}\n{}",
+        if way.iterative { "found" } else { "delivered" },
         count(found.hops.into(), "hop"),
         took(found.micros),
         expected(way),
-        base.digits(),
-        finality(found),
+        finality(way),
         way.replicas(width)
     ));
     out
@@ -108,16 +112,26 @@ pub(crate) fn trace(way: &Way<'_>) -> String {
 
 /// Says what the paper expects, if it is known how many nodes there are. A leaf set that is not full holds them all.
 fn expected(way: &Way<'_>) -> String {
-    let base = way.origin.map_or(Base::HEX.bits(), |origin| origin.base);
-    let known = way.origin.filter(|origin| origin.leaves < usize::from(origin.leaf_set));
+    let base = match way.origin {
+        // Fingers halve the distance.
+        Some(origin) if origin.successors.is_some() => 1,
+        origin => origin.map_or(Base::HEX.bits(), |origin| origin.base),
+    };
+    let known = way.origin.filter(|origin| match origin.successors {
+        Some(_) => origin.mode.as_deref() == Some("forming"),
+        None => origin.leaves < usize::from(origin.leaf_set),
+    });
     let Some(nodes) = way.nodes.or(known.map(|origin| origin.leaves + 1)) else { return String::new() };
     let columns = 1_u32 << base.min(8);
     let hops = (nodes as f64).ln() / f64::from(columns).ln();
     format!("    log{columns}({nodes}) = {hops:.1}")
 }
 
-fn finality(found: &Found) -> &'static str {
-    if found.is_final { "" } else { "    not final: the root may not deliver right now" }
+fn finality(way: &Way<'_>) -> &'static str {
+    if way.iterative {
+        return "    asked node by node; the root itself was not asked";
+    }
+    if way.found.is_final { "" } else { "    not final: the root may not deliver right now" }
 }
 
 /// Writes what became of a message that was delivered.
@@ -167,6 +181,7 @@ mod tests {
             origin: Some(&origin),
             nodes: None,
             long: false,
+            iterative: false,
         };
         let text = "\
 key  \"hello\"  id aaf4c61ddcc5e8a2dabede0f3b482cd9   from 1d77e0 (demo-2)
@@ -189,7 +204,15 @@ replicas  aaf0d2  aa1f55  b07c44
         found.is_final = false;
         found.path.truncate(1);
         found.hops = 0;
-        let way = Way { text: None, found: &found, replicas: &[], origin: None, nodes: None, long: false };
+        let way = Way {
+            text: None,
+            found: &found,
+            replicas: &[],
+            origin: None,
+            nodes: None,
+            long: false,
+            iterative: false,
+        };
         let text = trace(&way);
         assert!(text.starts_with("key  id aaf4c61ddcc5e8a2dabede0f3b482cd9   from 1d77e0\n"), "{text}");
         assert!(text.contains("-         root\n"), "{text}");
@@ -207,6 +230,7 @@ replicas  aaf0d2  aa1f55  b07c44
             origin: None,
             nodes: None,
             long: false,
+            iterative: false,
         };
         let text = "\
 key       \"hello\"  id aaf4c61ddcc5e8a2dabede0f3b482cd9

@@ -139,6 +139,7 @@ impl Choice {
         let values = [
             ("ownership", ownership_text(settings.ownership).to_owned()),
             ("leaf-set", settings.leaf_set.to_string()),
+            ("successors", settings.successors.to_string()),
             ("base", settings.base.bits().to_string()),
             ("lease", duration::exact(settings.lease)),
             ("heartbeat", duration::exact(settings.heartbeat)),

@@ -109,12 +109,19 @@ pub(super) const ALL: &[Key] = &[
     key(PLACES, "zmq", "ADDR|off", "Speak ZeroMQ here").or("off"),
     key(PLACES, "insecure", "BOOL", "Let clients come from other machines, though nobody asks who they are")
         .switch(),
-    key(PROTOCOL, "overlay", "NAME", "How the ring is organised").or("pastry"),
+    key(
+        PROTOCOL,
+        "overlay",
+        "pastry|chord",
+        "How the ring is organised; fixed when a cluster is founded, the same for all its nodes",
+    )
+    .or("pastry"),
     key(PROTOCOL, "preset", "lan|wan|demo", "Where the other settings of the protocol come from").or("lan"),
-    key(PROTOCOL, "ownership", "lease|hint", "What it takes to deliver for a key"),
-    key(PROTOCOL, "leaf-set", "L", "Members of the leaf set, both sides together"),
+    key(PROTOCOL, "ownership", "lease|hint", "Pastry: what it takes to deliver for a key"),
+    key(PROTOCOL, "leaf-set", "L", "Pastry: members of the leaf set, both sides together"),
+    key(PROTOCOL, "successors", "R", "Chord: successors a node knows; a ring of R+3 does without full lists"),
     key(PROTOCOL, "base", "B", "Digits are base 2^B"),
-    key(PROTOCOL, "lease", "TIME", "How long a lease lasts"),
+    key(PROTOCOL, "lease", "TIME", "Pastry: how long a lease lasts"),
     key(PROTOCOL, "heartbeat", "TIME", "How often silent ring neighbours are checked"),
     key(PROCESS, "ready-file", "FILE", "Write the bound addresses here, as JSON, once the node listens"),
     key(

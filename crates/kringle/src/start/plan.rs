@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kringle_core::config::{Ownership, Settings};
 use kringle_core::id::Base;
-use kringle_runtime::{Builder, Seed, seeds};
+use kringle_runtime::{Builder, Seed, overlays, seeds};
 use tracing_subscriber::filter::Targets;
 
 use super::choice::{Choice, Origin};
@@ -100,13 +100,7 @@ fn refuse_what_is_not_there(choice: &Choice) -> Result<(), Failure> {
             return Err(choice.wrong(name, &what, &format!("Leave it out, or write --{name} off.")));
         }
     }
-    match choice.one("overlay") {
-        Some("pastry") | None => Ok(()),
-        Some(other) => {
-            let what = format!("this version has no overlay {other:?}");
-            Err(choice.wrong("overlay", &what, "Leave it out: pastry is the one there is."))
-        }
-    }
+    Ok(())
 }
 
 /// Says whether only this machine can reach an address.
@@ -218,6 +212,15 @@ fn span(choice: &Choice, name: &str) -> Result<Option<Duration>, Failure> {
 /// Reads the settings of the protocol, and checks them against each other.
 fn settings(choice: &Choice) -> Result<Settings, Failure> {
     let mut settings = choice.preset.clone();
+    if let Some(name) = choice.one("overlay") {
+        settings.overlay = overlays::by_name(name).ok_or_else(|| {
+            let what = format!("this version has no overlay {name:?}");
+            choice.wrong("overlay", &what, "Write pastry or chord.")
+        })?;
+    }
+    if let Some(count) = number(choice, "successors")? {
+        settings.successors = u8::try_from(count).unwrap_or(u8::MAX);
+    }
     if let Some(size) = number(choice, "leaf-set")? {
         settings.leaf_set = u16::try_from(size).unwrap_or(u16::MAX);
     }
@@ -360,7 +363,9 @@ mod tests {
         for (flags, what) in [
             (&[("resp", "127.0.0.1:6399")][..], "--resp: this version does not speak RESP yet"),
             (&[("zmq", "127.0.0.1:7410")], "does not speak ZeroMQ yet"),
-            (&[("overlay", "chord")], "no overlay \"chord\""),
+            (&[("overlay", "mesh")], "no overlay \"mesh\""),
+            (&[("successors", "1")], "successors must be 2 to 32"),
+            (&[("overlay", "chord"), ("successors", "2")], "successors must"),
             (&[("listen", "nonsense:x")], "--listen: \"nonsense:x\" is not HOST:PORT"),
             (&[("advertise", "0.0.0.0:1")], "nobody can reach 0.0.0.0:1"),
             (&[("listen", "127.0.0.1:0"), ("advertise", "10.0.0.1")], "needs a port"),

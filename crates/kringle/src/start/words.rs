@@ -87,11 +87,11 @@ pub(super) fn invitation(info: &Info, token: &str) -> String {
 /// Says how many nodes there are, as far as this one can tell.
 pub(super) fn company(me: &Summary) -> String {
     let nodes = me.leaves + 1;
-    if me.leaves < usize::from(me.leaf_set) {
-        count(nodes, "node")
-    } else {
-        format!("at least {nodes} nodes")
-    }
+    let is_all = match &me.mode {
+        Some(mode) => mode == "forming",
+        None => me.leaves < usize::from(me.leaf_set),
+    };
+    if is_all { count(nodes, "node") } else { format!("at least {nodes} nodes") }
 }
 
 /// Writes the file that scripts wait for, all at once.

@@ -1,6 +1,7 @@
 //! The real binary, run as people and scripts run it.
 
 mod brute_force;
+mod chord;
 mod cli;
 mod demo;
 mod examples;

@@ -134,8 +134,8 @@ fn a_node_that_could_be_misused_is_not_started() {
     assert!(said.contains("strangers") && said.contains("--secret-file"), "{said}");
     let said = kringle(&["start", "--resp", "127.0.0.1:0"]).refused();
     assert!(said.contains("this version does not speak RESP yet"), "{said}");
-    let said = with_variable(&["start"], "KRINGLE_OVERLAY", "chord").refused();
-    assert!(said.contains("KRINGLE_OVERLAY: this version has no overlay \"chord\""), "{said}");
+    let said = with_variable(&["start"], "KRINGLE_OVERLAY", "mesh").refused();
+    assert!(said.contains("KRINGLE_OVERLAY: this version has no overlay \"mesh\""), "{said}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use kringle_core::contact::Contact;
 use kringle_core::edge::{Command, Failure, Reply};
 use kringle_core::overlay::Status;
 use tokio::sync::oneshot;
@@ -44,8 +45,7 @@ impl Shell {
                 driver.sweep();
                 driver.remember();
                 let node = &driver.node;
-                let routes = node.overlay().as_pastry().map(|pastry| pastry.router());
-                driver.book.trim(|id| routes.is_some_and(|router| router.get(id).is_some()));
+                driver.book.trim(|id| node.routes().contact(id).is_some());
             });
         }
     }
@@ -76,12 +76,18 @@ impl Driver {
         if self.node.status() != Status::Ready {
             return;
         }
-        let Some(pastry) = self.node.overlay().as_pastry() else { return };
-        let router = pastry.router();
-        let leaves = router.leaf_set().members().iter().copied();
-        let others = router.table().holders().map(|entry| entry.contact);
+        // Those beside it first: they are the ring.
+        let overlay = self.node.overlay();
+        let beside: Vec<Contact> = match overlay.as_pastry() {
+            Some(pastry) => pastry.router().leaf_set().members().to_vec(),
+            None => self.node.routes().neighbours(),
+        };
+        let cells = overlay.as_pastry().map(|pastry| pastry.router().table().holders());
+        let cells = cells.into_iter().flatten().map(|entry| entry.contact);
+        let fingers = overlay.as_chord().map_or(&[][..], |chord| chord.fingers());
+        let fingers = fingers.iter().map(|finger| finger.node);
         let mut known: Vec<Remembered> = Vec::new();
-        for contact in leaves.chain(others) {
+        for contact in beside.into_iter().chain(cells).chain(fingers) {
             if known.len() < crate::home::REMEMBERED_MAX && !known.iter().any(|peer| peer.id == contact.id) {
                 let endpoints = self.book.get(contact.addr).to_vec();
                 known.push(Remembered { id: contact.id, incarnation: contact.incarnation, endpoints });

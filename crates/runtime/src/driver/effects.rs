@@ -103,7 +103,8 @@ impl Driver {
             });
             message.bytes.clone_from(&app.bytes);
         }
-        let chosen = match self.node.overlay().as_pastry().and_then(|pastry| pastry.router().get(next)) {
+        let me = self.me.identity.id();
+        let chosen = match self.node.routes().contact(next).filter(|contact| contact.id != me) {
             _ if next == to.id => to,
             Some(contact) => contact,
             None => {

@@ -132,7 +132,7 @@ impl Driver {
         let addr = self.book.prove(me.id, incarnation, &self.about.endpoints);
         // What is kept is from before the later life: others may have built on what it promised since.
         self.forget_everything();
-        let node = Node::pastry(me.id, incarnation, addr, &self.config);
+        let node = Node::by_config(me.id, incarnation, addr, &self.config);
         self.node = give_store(node, self.engine.born(), &self.engine, &self.config);
         self.timers = [NEVER; Timer::ALL.len()];
         self.soon.clear();

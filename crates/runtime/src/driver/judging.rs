@@ -12,6 +12,7 @@ use crate::home::Membership;
 use crate::identity::PublicKey;
 use crate::identity::cluster::{Certificate, Cluster};
 use crate::identity::token::{Token, TokenError};
+use crate::overlays;
 use crate::transport::hello::{Hello, Purpose, Refused, Why};
 
 impl Driver {
@@ -24,6 +25,7 @@ impl Driver {
             purpose,
             cluster: me.cluster_id(),
             cluster_name: self.about.cluster.clone(),
+            overlay: overlays::number(self.config.overlay),
             incarnation: me.incarnation,
             instance: me.instance,
             endpoints: self.about.endpoints.clone(),
@@ -110,6 +112,14 @@ impl Driver {
             };
             return Err(Refused::new(Why::Cluster, text));
         }
+        if hello.overlay != overlays::number(self.config.overlay) {
+            let (ours, theirs) = (overlays::name(self.config.overlay), overlays::name_of(hello.overlay));
+            let text = format!(
+                "cluster {} uses the overlay {ours} here, not {theirs}: start with --overlay {ours}, or join another cluster (KR0421)",
+                self.about.cluster
+            );
+            return Err(Refused::new(Why::Cluster, text));
+        }
         let usable = |to: &SocketAddr| to.port() != 0 && !to.ip().is_unspecified();
         if hello.endpoints.is_empty() || !hello.endpoints.iter().all(usable) {
             return Err(Refused::new(Why::Other, "it names no address at which it can be reached"));
@@ -177,6 +187,7 @@ impl Driver {
             cluster: cluster.clone(),
             certificate: self.me.certificate,
             had_peers: self.had_peers,
+            overlay: self.config.overlay,
         };
         if let Err(error) = home.set_cluster(&membership) {
             tracing::error!(%error, "cannot keep the membership");

@@ -6,7 +6,7 @@
 //! | `format`         | the format of all the rest                                               |
 //! | `node.key`       | the node's key; losing it means being another node                       |
 //! | `incarnation`    | the highest incarnation this node ever used                              |
-//! | `cluster.json`   | the cluster, this node's certificate, and whether it ever had peers      |
+//! | `cluster.json`   | the cluster, its overlay, this node's certificate, whether it had peers  |
 //! | `cluster.secret` | the cluster's secret, on nodes that were given it                        |
 //! | `peers.json`     | where to look for the cluster after a restart                            |
 //! | `tokens.json`    | the book of join tokens                                                  |
@@ -22,11 +22,13 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use kringle_core::config::OverlayKind;
 use kringle_core::id::NodeId;
 use serde::{Deserialize, Serialize};
 
 use crate::identity::cluster::{Certificate, Cluster, Secret};
 use crate::identity::{Identity, PublicKey, text};
+use crate::overlays;
 
 mod error;
 mod slot;
@@ -59,6 +61,8 @@ pub struct Membership {
     pub certificate: Option<Certificate>,
     /// Whether this node ever had peers. If so it never founds a ring again: it would split the cluster.
     pub had_peers: bool,
+    /// How the cluster's ring is organised. Files of versions that had nothing but Pastry do not say.
+    pub overlay: OverlayKind,
 }
 
 /// A peer worth trying after a restart.
@@ -161,6 +165,7 @@ impl Home {
             key: membership.cluster.public().to_string(),
             certificate: membership.certificate.map(|certificate| text::hex(&certificate.encode())),
             had_peers: membership.had_peers || settled,
+            overlay: Some(overlays::name(membership.overlay).to_owned()),
         })
     }
 
@@ -238,7 +243,12 @@ impl Home {
         };
         let certificate = file.certificate.map(certificate).transpose()?;
         let cluster = Cluster::member(&file.name, key).map_err(|e| slot.damaged(e.to_string()))?;
-        Ok(Some(Membership { cluster, certificate, had_peers: file.had_peers }))
+        let overlay = match &file.overlay {
+            None => OverlayKind::Pastry,
+            Some(name) => overlays::by_name(name)
+                .ok_or_else(|| slot.damaged(format!("it names an overlay unknown here, {name:?}")))?,
+        };
+        Ok(Some(Membership { cluster, certificate, had_peers: file.had_peers, overlay }))
     }
 
     /// Adds the secret to what is known of a cluster, if it is the right one.
@@ -296,6 +306,8 @@ struct ClusterFile {
     key: String,
     certificate: Option<String>,
     had_peers: bool,
+    #[serde(default)]
+    overlay: Option<String>,
 }
 
 /// `peers.json`.

@@ -185,8 +185,31 @@ fn a_damaged_incarnation_is_not_guessed() {
     }
 }
 
+#[test]
+fn a_file_that_names_no_overlay_is_of_a_pastry_cluster_and_an_unknown_one_is_refused() {
+    let (dir, home) = empty_home();
+    home.set_cluster(&membership("blue", true)).unwrap();
+    let path = dir.path().join("cluster.json");
+    let json = fs::read_to_string(&path).unwrap();
+    let with = |overlay: Option<&str>| {
+        let mut file: serde_json::Value = serde_json::from_str(&json).unwrap();
+        file["overlay"] = overlay.into();
+        file.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+        fs::write(&path, file.to_string()).unwrap();
+        home.cluster()
+    };
+    assert_eq!(with(None).unwrap().unwrap().overlay, OverlayKind::Pastry);
+    assert_eq!(with(Some("chord")).unwrap().unwrap().overlay, OverlayKind::Chord);
+    assert!(with(Some("mesh")).err().unwrap().to_string().contains("overlay unknown here"));
+}
+
 fn membership(name: &str, had_peers: bool) -> Membership {
-    Membership { cluster: Cluster::open(name).unwrap(), certificate: None, had_peers }
+    Membership {
+        cluster: Cluster::open(name).unwrap(),
+        certificate: None,
+        had_peers,
+        overlay: OverlayKind::Pastry,
+    }
 }
 
 #[test]
@@ -197,10 +220,12 @@ fn the_cluster_and_its_secret_are_kept() {
     let secret = Secret::from_text("rye");
     let cluster = Cluster::with_secret("blue", &secret).unwrap();
     let certificate = cluster.certify(&identity.public());
-    let written = Membership { cluster: cluster.clone(), certificate, had_peers: false };
+    let overlay = OverlayKind::Chord;
+    let written = Membership { cluster: cluster.clone(), certificate, had_peers: false, overlay };
     home.set_cluster(&written).unwrap();
     let read = home.cluster().unwrap().unwrap();
     assert_eq!((read.cluster.id(), read.certificate, read.had_peers), (cluster.id(), certificate, false));
+    assert_eq!(read.overlay, overlay);
     assert!(!read.cluster.can_certify(), "there is no secret yet");
     assert_eq!(read.cluster.check(&certificate.unwrap(), &identity.public()), Ok(()));
 

@@ -36,6 +36,8 @@ pub(crate) struct Hello {
     pub(crate) purpose: Purpose,
     pub(crate) cluster: ClusterId,
     pub(crate) cluster_name: String,
+    /// How the cluster's ring is organised; see [`crate::overlays`].
+    pub(crate) overlay: u8,
     pub(crate) incarnation: u32,
     /// Drawn when the process started: tells a node from its twin.
     pub(crate) instance: u64,
@@ -108,6 +110,7 @@ const CREDENTIALS: u8 = 12;
 const GRANTED: u8 = 13;
 const REASON: u8 = 14;
 const TEXT: u8 = 15;
+const OVERLAY: u8 = 16;
 
 const IN_MEMORY: &str = "writing to memory does not fail";
 
@@ -217,6 +220,10 @@ impl Writer {
         self.number(INCARNATION, hello.incarnation.into());
         self.number(INSTANCE, hello.instance);
         self.endpoints(&hello.endpoints);
+        // Those who do not know the field have nothing but Pastry.
+        if hello.overlay != 0 {
+            self.number(OVERLAY, hello.overlay.into());
+        }
         if let Some(region) = &hello.region {
             self.text(REGION, region);
         }
@@ -322,6 +329,7 @@ impl<'b> Fields<'b> {
             },
             cluster: ClusterId(self.bytes(CLUSTER)?.try_into().ok()?),
             cluster_name: self.text(NAME)?,
+            overlay: self.number(OVERLAY).unwrap_or(0).try_into().ok()?,
             incarnation: self.number(INCARNATION)?.try_into().ok()?,
             instance: self.number(INSTANCE)?,
             endpoints: self.endpoints()?,
@@ -362,6 +370,7 @@ mod tests {
             purpose: Purpose::Bulk,
             cluster: ClusterId([7; 16]),
             cluster_name: "blue".into(),
+            overlay: 1,
             incarnation: u32::MAX,
             instance: u64::MAX,
             endpoints: vec!["127.0.0.1:7400".parse().unwrap(), "[::1]:7401".parse().unwrap()],
@@ -374,7 +383,8 @@ mod tests {
     }
 
     fn greetings() -> Vec<Greeting> {
-        let plain = Hello { region: None, certificate: None, token: None, credentials: None, ..hello() };
+        let plain =
+            Hello { overlay: 0, region: None, certificate: None, token: None, credentials: None, ..hello() };
         let later = Some((9, vec!["10.0.0.1:7400".parse().unwrap()]));
         vec![
             Greeting::Hello(Box::new(hello())),

@@ -28,6 +28,7 @@ use joining::Joining;
 pub use message::*;
 use ring::{Ring, RingTimer, Rules};
 use walk::Walk;
+pub use walk::{Lookup, Step};
 
 use super::budget::Budget;
 use super::probe::Prober;
@@ -141,6 +142,11 @@ impl Chord {
     pub fn suspects(&self) -> Vec<NodeId> {
         let ring = self.ring.suspects().iter().map(|suspect| suspect.id);
         self.prober.suspects().iter().copied().chain(ring).collect()
+    }
+
+    /// Returns how near a peer is, if that was measured and not too long ago.
+    pub fn nearness(&self, peer: NodeId, now: Time, config: &Config) -> Option<Proximity> {
+        self.cache.get(peer, now, config.proximity_age)
     }
 
     /// Returns this node's predecessor on the ring, in a small ring the last before it.
@@ -273,7 +279,7 @@ impl Overlay for Chord {
     }
 
     fn proximity(&self, peer: NodeId, cx: &Ctx<'_>) -> Option<Proximity> {
-        self.cache.get(peer, cx.now, cx.config.proximity_age)
+        self.nearness(peer, cx.now, cx.config)
     }
 
     fn create(&mut self, request: RequestId, cx: &mut Ctx<'_>) {

@@ -1,0 +1,162 @@
+//! Chord, with real processes: nodes are started as people start them, asked as people ask them, and killed.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::{Run, command, kringle};
+
+/// Longer than anything here should take, on a busy machine as well.
+const LONG: Duration = Duration::from_secs(60);
+
+/// A folder that is gone with this.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("kringle-chord-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder for the test");
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A node in a process of its own. It is killed when this is dropped.
+struct Started {
+    child: Child,
+    url: String,
+    peers: String,
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Started {
+    /// Starts a node with a directory of its own and waits until it listens.
+    fn new(data: &Path, more: &[&str]) -> Started {
+        let ready = data.with_extension("ready");
+        let _ = std::fs::remove_file(&ready);
+        let child = started(data, &ready, more).spawn().expect("the binary was built for this test");
+        let mut node = Started { child, url: String::new(), peers: String::new() };
+        let found: Value = until("the node listens", || {
+            serde_json::from_str(&std::fs::read_to_string(&ready).unwrap_or_default()).ok()
+        });
+        let text = |value: &Value| value.as_str().map(String::from);
+        node.url = text(&found["http"]).expect("it has a port for clients");
+        node.peers = text(&found["peers"][0]).expect("it has a port for peers");
+        node
+    }
+
+    fn run(&self, line: &[&str]) -> Run {
+        kringle(&[line, &["--node", &self.url, "--timeout", "5s"]].concat())
+    }
+
+    /// Repeats a command until it succeeds and what it prints is as wanted.
+    fn until(&self, line: &[&str], wanted: impl Fn(&str) -> bool) -> String {
+        until(&format!("{line:?}"), || {
+            let run = self.run(line);
+            (run.code == Some(0) && wanted(&run.stdout)).then_some(run.stdout)
+        })
+    }
+}
+
+fn started(data: &Path, ready: &Path, more: &[&str]) -> std::process::Command {
+    let (data, ready) = (data.display().to_string(), ready.display().to_string());
+    let fixed = ["start", "--cluster", "c", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+    let places = ["--data", &data, "--ready-file", &ready];
+    let mut command = command(&[&fixed[..], &places, more].concat());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+fn until<T>(what: &str, mut try_it: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    while start.elapsed() < LONG {
+        if let Some(found) = try_it() {
+            return found;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("not within {LONG:?}: {what}");
+}
+
+const CHORD: [&str; 4] = ["--overlay", "chord", "--successors", "3"];
+
+/// Goal: what was acknowledged survives the crash of one of six, and the tools show Chord's state. Method: five processes
+/// with short lists, which is one too few for a ring, and a sixth, which makes it one; then one is killed.
+#[test]
+fn one_of_many_chord_processes_is_killed_and_everything_is_readable() {
+    let folder = Folder::new("crash");
+    let data = |at: usize| -> PathBuf { folder.0.join(at.to_string()) };
+    let mut nodes = vec![Started::new(&data(0), &CHORD)];
+    for at in 1..5 {
+        let seed = nodes[0].peers.clone();
+        nodes.push(Started::new(&data(at), &[&CHORD[..], &["--join", &seed]].concat()));
+    }
+    let whole =
+        |count: &'static str| move |text: &str| text.contains(count) && text.contains("ring     whole");
+    let text = nodes[4].until(&["status"], whole("5 nodes up"));
+    assert!(text.starts_with("cluster  c   chord r=3 forming   "), "{text}");
+    assert!(nodes[1].run(&["table"]).succeeded().contains("forming: 5 members in list"));
+    let seed = nodes[0].peers.clone();
+    nodes.push(Started::new(&data(5), &[&CHORD[..], &["--join", &seed]].concat()));
+    nodes[5].until(&["status"], whole("6 nodes up"));
+    let text = nodes[5].until(&["table"], |text| text.contains("chord r=3   ring"));
+    for part in ["Predecessor     ", "Successors      ", "Query           ", "Suspects        "] {
+        assert!(text.contains(part), "{text}");
+    }
+    let document = nodes[5].run(&["table", "--json"]).json();
+    assert_eq!(document["tables"]["overlay"], "chord");
+    assert_eq!(document["tables"]["chord"]["mode"], "ring");
+    assert_eq!(document["tables"]["chord"]["successors"].as_array().unwrap().len(), 3);
+
+    for at in 0..8 {
+        nodes[at % 6].until(&["put", &format!("k{at}"), &format!("v{at}"), "-q"], |_| true);
+    }
+    let victim = nodes.remove(2);
+    drop(victim);
+    for at in 0..8 {
+        for node in &nodes {
+            node.until(&["get", &format!("k{at}")], |text| text == format!("v{at}"));
+        }
+    }
+    nodes[0].until(&["status"], whole("5 nodes up"));
+    let root = |line: &[&str]| nodes[3].run(line).json()["found"]["root"].clone();
+    until("both ways lead to the same node", || {
+        (root(&["lookup", "k1", "--json"]) == root(&["lookup", "k1", "--iterative", "--json"])).then_some(())
+    });
+    let text = nodes[3].run(&["trace", "k1", "--iterative"]).succeeded();
+    assert!(text.contains("the root itself was not asked"), "{text}");
+}
+
+#[test]
+fn a_pastry_node_is_not_let_into_a_chord_cluster_and_a_directory_keeps_its_overlay() {
+    let folder = Folder::new("kinds");
+    let (one, two) = (folder.0.join("one"), folder.0.join("two"));
+    let founder = Started::new(&one, &CHORD);
+    let peers = founder.peers.clone();
+    let refused = |data: &Path, more: &[&str]| {
+        let mut command = started(data, &data.with_extension("ready"), more);
+        let output = command.stderr(Stdio::piped()).output().unwrap();
+        assert!(!output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let said = refused(&two, &["--join", &peers]);
+    assert!(said.contains("uses the overlay chord here, not pastry") && said.contains("KR0421"), "{said}");
+    drop(founder);
+    let said = refused(&one, &[]);
+    assert!(said.contains("belongs to a cluster with the overlay chord, not pastry"), "{said}");
+    assert!(said.contains("--overlay chord"), "{said}");
+    Started::new(&one, &CHORD).until(&["status"], |text| text.contains("1 node up"));
+}
