@@ -71,6 +71,10 @@ const OWN_RULES: &str = "no node breaks its own rules";
 /// Rounds of everybody's timers after which a group must have settled.
 const ROUNDS_MAX: usize = 24;
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all members of a model live, and a box would cost every copy"
+)]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Member {
     Unborn,
