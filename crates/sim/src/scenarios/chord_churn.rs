@@ -350,25 +350,6 @@ mod tests {
     use super::super::tests::{figure, run};
     use super::*;
 
-    /// Whoever finds its successor dead does not wait for the next time to stabilise.
-    #[test]
-    fn keys_of_a_dead_node_have_a_new_owner_soon() {
-        use kringle_core::config::{OverlayKind, Settings};
-        let tick = Duration::from_secs(600);
-        let settings = Settings { overlay: OverlayKind::Chord, tick, ..Settings::lab() };
-        let mut world = World::new(settings, 1);
-        world.form_chord(40);
-        let mut ring: Vec<(Id, u32)> = world.ready().map(|(at, node)| (node.me().id, at)).collect();
-        ring.sort();
-        world.run_for(Duration::from_secs(5));
-        world.crash(ring[20].1);
-        let request = world.lookup(ring[19].1, ring[20].0);
-        match world.finish(request) {
-            Ok(Reply::Found { root, .. }) => assert_eq!(root.id, ring[21].0),
-            other => panic!("{other:?}"),
-        }
-    }
-
     #[test]
     fn no_lookup_fails_while_a_small_ring_comes_and_goes() {
         let given =
