@@ -1,19 +1,20 @@
 //! Rings of processes form.
 
-use crate::ring::control::{check, form, settle};
+use crate::ring::control::{form, settle};
 use crate::ring::protocol::Options;
 use crate::support::{LONG, launcher, ring, show};
 
 #[test]
 fn three_processes_form_a_ring() {
     let nodes = ring(3, |_| Options::default());
-    check(&nodes, 64, 77).unwrap();
+    // A busy machine may let single lookups run out of time, but not all the time.
+    settle(&nodes, 64, LONG).unwrap();
 }
 
 #[test]
 fn sixteen_processes_form_a_ring() {
     let nodes = ring(16, |_| Options::default());
-    check(&nodes, 32, 77).unwrap();
+    settle(&nodes, 32, LONG).unwrap();
 }
 
 #[test]
