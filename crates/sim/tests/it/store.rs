@@ -43,7 +43,7 @@ fn store_chaos_over_chord_ends_well() {
 fn every_rule_of_the_store_is_missed_when_it_is_left_out() {
     for rule in SAFEGUARDS {
         let bug = SetUp { without: Some(*rule), ..set_up() };
-        let Some(violation) = (1..=200).find_map(|seed| run(seed, &bug).err()) else {
+        let Some(violation) = (1..=800).find_map(|seed| run(seed, &bug).err()) else {
             panic!("nobody misses {}", rule.name())
         };
         println!("store | {} | seed {}: {violation}", rule.name(), violation.seed);
