@@ -134,6 +134,11 @@ impl Id {
         }
     }
 
+    /// Ranks `node` by how far after this key it comes, going clockwise.
+    pub const fn followed_by(self, node: Id) -> Closeness {
+        Closeness { distance: self.clockwise_to(node), clockwise: true }
+    }
+
     /// Returns the nearer of two candidates to this key.
     pub fn closest(self, a: Id, b: Id) -> Id {
         if self.closeness(b) < self.closeness(a) { b } else { a }

@@ -7,7 +7,7 @@ use super::{Memory, NextHop, Overlay, Status};
 use crate::config::Config;
 use crate::contact::{Contact, Proximity};
 use crate::edge::{Ctx, Event, Output, Refusal, Reply, RequestId, Timer};
-use crate::id::{Key, NodeId};
+use crate::id::{Closeness, Key, NodeId};
 use crate::message::{Body, HopAck, Nonce, Routed, Rule, Stage};
 use crate::range::IdRange;
 use crate::time::Time;
@@ -91,6 +91,10 @@ impl Overlay for Echo {
 
     fn covers(&self, _: Key) -> bool {
         true
+    }
+
+    fn rank(&self, key: Key, node: NodeId) -> Closeness {
+        key.closeness(node)
     }
 
     fn range(&self) -> IdRange {

@@ -18,7 +18,7 @@ use core::time::Duration;
 use crate::config::Config;
 use crate::contact::{Contact, Proximity};
 use crate::edge::{Ctx, RequestId, Timer};
-use crate::id::{Key, NodeId};
+use crate::id::{Closeness, Key, NodeId};
 use crate::message::{Body, HopAck, Nonce, Routed, Rule, Stage};
 use crate::range::IdRange;
 use crate::time::Time;
@@ -82,6 +82,9 @@ pub trait Overlay {
 
     /// Says whether this node can tell: those beside it are those around the key.
     fn covers(&self, key: Key) -> bool;
+
+    /// Ranks nodes as [`Self::replicas`] does: whoever answers for the key comes first.
+    fn rank(&self, key: Key, node: NodeId) -> Closeness;
 
     /// Returns the part of the ring this node answers for right now.
     fn range(&self) -> IdRange;
@@ -212,6 +215,9 @@ pub trait Routes {
     /// Says whether this node can tell: those beside it are those around the key.
     fn covers(&self, key: Key) -> bool;
 
+    /// Ranks nodes as [`Self::replicas`] does: whoever answers for the key comes first.
+    fn rank(&self, key: Key, node: NodeId) -> Closeness;
+
     /// Returns how a node is reached, if it is in the tables.
     fn contact(&self, id: NodeId) -> Option<Contact>;
 
@@ -251,6 +257,10 @@ impl Routes for AnyOverlay {
 
     fn covers(&self, key: Key) -> bool {
         Overlay::covers(self, key)
+    }
+
+    fn rank(&self, key: Key, node: NodeId) -> Closeness {
+        Overlay::rank(self, key, node)
     }
 
     fn contact(&self, id: NodeId) -> Option<Contact> {
@@ -332,6 +342,10 @@ impl Overlay for AnyOverlay {
 
     fn covers(&self, key: Key) -> bool {
         each!(self, o => o.covers(key))
+    }
+
+    fn rank(&self, key: Key, node: NodeId) -> Closeness {
+        each!(self, o => o.rank(key, node))
     }
 
     fn range(&self) -> IdRange {

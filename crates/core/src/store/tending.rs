@@ -144,7 +144,7 @@ impl Store {
                 // counts, its copy may be needed.
                 let mut wish = members.clone();
                 wish.push(Member { id: newcomer, born });
-                wish.sort_by_key(|member| middle.closeness(member.id));
+                wish.sort_by_key(|member| ring.rank(middle, member.id));
                 self.start_round(number, wish, cx);
             }
             (Some(learner), None) if cx.now.since(learner.told) < TOLD => {}
@@ -169,7 +169,7 @@ impl Store {
                 let mut wish = slot.view.members.clone();
                 if wish.len() < 16 {
                     wish.push(Member { id, born });
-                    wish.sort_by_key(|member| middle.closeness(member.id));
+                    wish.sort_by_key(|member| ring.rank(middle, member.id));
                     self.start_round(number, wish, cx);
                 }
             }

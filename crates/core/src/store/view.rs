@@ -29,7 +29,7 @@ pub struct View {
     /// Made when the cluster was: views of different lineages have nothing to do with each other.
     #[n(1)]
     pub lineage: u64,
-    /// The holders, nearest to the middle of the slot first. At most 16.
+    /// The holders, in the order of the ring: whoever answers for the middle of the slot first. At most 16.
     #[n(2)]
     pub members: Vec<Member>,
 }
@@ -228,7 +228,7 @@ impl Cut {
         if self.bits == 0 { Id::ZERO } else { Id::new(u128::from(slot) << (128 - self.bits)) }
     }
 
-    /// Returns the id in the middle of a slot: whoever is nearest to it holds the slot.
+    /// Returns the id in the middle of a slot: whoever answers for it holds the slot.
     pub(crate) fn middle(self, slot: u32) -> Id {
         self.start(slot).plus(1 << (127 - self.bits))
     }

@@ -37,7 +37,7 @@ use super::{Memory, NextHop, Overlay, Status};
 use crate::config::Config;
 use crate::contact::{Contact, Proximity};
 use crate::edge::{Ctx, Event, Failure, Output, Refusal, Reply, RequestId, Timer};
-use crate::id::{Key, NodeId};
+use crate::id::{Closeness, Key, NodeId};
 use crate::message::{Body, HopAck, Nonce, Routed, Stage};
 use crate::range::IdRange;
 use crate::time::Time;
@@ -259,6 +259,10 @@ impl Overlay for Chord {
         let far = list.len().checked_sub(AFTER + 1).and_then(|at| list.get(at));
         let ahead = far.is_some_and(|far| IdRange::arc(self.me.id, far.id.plus(1)).contains(key));
         !self.large || self.owned().contains(key) || ahead
+    }
+
+    fn rank(&self, key: Key, node: NodeId) -> Closeness {
+        key.followed_by(node)
     }
 
     fn range(&self) -> IdRange {

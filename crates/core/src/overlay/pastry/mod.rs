@@ -31,7 +31,7 @@ use super::{Memory, NextHop, Overlay, Status};
 use crate::config::{Config, Metric, Safeguard};
 use crate::contact::{Contact, Proximity};
 use crate::edge::{Ctx, Event, Failure, Note, Output, Refusal, Reply, RequestId, Timer};
-use crate::id::{Key, NodeId};
+use crate::id::{Closeness, Key, NodeId};
 use crate::message::{Body, HopAck, Nonce, Payload, Routed, Stage};
 use crate::range::IdRange;
 use crate::time::Time;
@@ -505,6 +505,10 @@ impl Overlay for Pastry {
     fn covers(&self, key: Key) -> bool {
         let leaf_set = self.router.leaf_set();
         leaf_set.is_whole() || leaf_set.covers(key)
+    }
+
+    fn rank(&self, key: Key, node: NodeId) -> Closeness {
+        key.closeness(node)
     }
 
     fn range(&self) -> IdRange {
