@@ -588,6 +588,8 @@ pub enum Note {
     FingerFound,
     /// Chord: a small group goes over to another one.
     Dissolved,
+    /// Chord: a ring that has become too small is a list of all members again.
+    WentBack,
 }
 
 kinds! {
@@ -733,6 +735,8 @@ kinds! {
         FingerFound = "finger-found",
         /// [`Note::Dissolved`]
         Dissolved = "dissolved",
+        /// [`Note::WentBack`]
+        WentBack = "went-back",
     }
 }
 
@@ -789,6 +793,7 @@ impl Note {
             Note::ListHolds => NoteKind::ListHolds,
             Note::FingerFound => NoteKind::FingerFound,
             Note::Dissolved => NoteKind::Dissolved,
+            Note::WentBack => NoteKind::WentBack,
         }
     }
 }

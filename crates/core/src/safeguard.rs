@@ -74,6 +74,8 @@ kinds! {
         AskPredecessor = "ask-predecessor",
         /// Chord, R-22: a ring begins with a list of r + 3 members that all of them have agreed to.
         Forming = "forming",
+        /// Chord, R-22: a ring that has shrunk to r + 1 members becomes a list of all of them again.
+        WayBack = "way-back",
         /// Chord, R-23: every stabilization ends with a Notify, whatever the successor said.
         AlwaysNotify = "always-notify",
         /// Chord, R-24: who hears Busy while others wait for it gives its own query up.

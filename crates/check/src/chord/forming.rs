@@ -321,7 +321,7 @@ impl Moment {
         let is_member = !forming.members().is_empty();
         match message {
             Message::Apply if self.begun_by & 1 << to != 0 => {
-                self.send(to, from, Message::Referred { to: contact(to, 1), ring: true });
+                self.send(to, from, Message::Referred { nonce: 0, to: contact(to, 1), ring: true });
                 Ok(())
             }
             Message::Referred { .. } if is_member => Ok(()),
@@ -358,7 +358,7 @@ impl Moment {
         }));
         handled.map_err(|_| OWN_RULES)?;
         let (epoch, list) = (forming.epoch(), forming.members().to_vec());
-        let enough = forming.is_enough(&group.rules());
+        let enough = forming.is_ring();
         for effect in out {
             match effect {
                 Effect::Send(to, message) => self.send(at, place(to.id), message),

@@ -21,17 +21,19 @@ pub(super) fn encode(message: &Message, out: &mut Writer<'_>) -> u32 {
             }
             out.contacts(CONTACTS, list);
         }
-        Message::Referred { to, ring } => {
+        Message::Referred { to, ring, .. } => {
             out.contacts(TARGET, &[*to]);
             out.number(WHOLE, (*ring).into());
         }
-        Message::Seal { epoch, base, list } => {
+        Message::Seal { epoch, base, ring, list } => {
             out.number(VERSIONS, *epoch);
             out.number(SEEN, *base);
+            out.number(WHOLE, (*ring).into());
             out.contacts(CONTACTS, list);
         }
-        Message::Commit { epoch, list } => {
+        Message::Commit { epoch, ring, list } => {
             out.number(VERSIONS, *epoch);
+            out.number(WHOLE, (*ring).into());
             out.contacts(CONTACTS, list);
         }
         Message::Sealed { epoch, agreed } => {
@@ -85,16 +87,17 @@ pub(super) fn decode(
         BodyKind::Apply => Message::Apply,
         BodyKind::Referred => {
             let ring = flag(WHOLE)?;
-            Message::Referred { to: first(fields.one(TARGET)?, book)?, ring }
+            Message::Referred { nonce, to: first(fields.one(TARGET)?, book)?, ring }
         }
         BodyKind::Seal => {
             let (epoch, base) = (fields.number(VERSIONS)?, fields.number(SEEN)?);
-            Message::Seal { epoch, base, list: fields.list(CONTACTS)?.contacts(book) }
+            let ring = flag(WHOLE)?;
+            Message::Seal { epoch, base, ring, list: fields.list(CONTACTS)?.contacts(book) }
         }
         BodyKind::Sealed => Message::Sealed { epoch: fields.number(VERSIONS)?, agreed: flag(TAKEN)? },
         BodyKind::Commit => {
-            let epoch = fields.number(VERSIONS)?;
-            Message::Commit { epoch, list: fields.list(CONTACTS)?.contacts(book) }
+            let (epoch, ring) = (fields.number(VERSIONS)?, flag(WHOLE)?);
+            Message::Commit { epoch, ring, list: fields.list(CONTACTS)?.contacts(book) }
         }
         _ => return Err(DecodeError::Malformed),
     })

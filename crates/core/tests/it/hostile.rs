@@ -85,10 +85,10 @@ fn samples(named: &[Contact]) -> Vec<Body> {
         Chord::Pong { nonce: 1 },
         Chord::Leaving { list: list.clone() },
         Chord::Apply,
-        Chord::Referred { to: target, ring: true },
-        Chord::Seal { epoch: 1, base: 0, list: list.clone() },
+        Chord::Referred { nonce: 0, to: target, ring: true },
+        Chord::Seal { epoch: 1, base: 0, ring: false, list: list.clone() },
         Chord::Sealed { epoch: 1, agreed: true },
-        Chord::Commit { epoch: 1, list },
+        Chord::Commit { epoch: 1, ring: true, list },
     ];
     bodies.extend(chord.map(Body::Chord));
     bodies

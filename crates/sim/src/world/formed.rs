@@ -52,7 +52,8 @@ impl World {
             let command = if count == 1 { Command::Create } else { Command::Join { seeds: vec![next] } };
             self.command(node.addr.0, command);
             if count > 1 {
-                let body = Body::Chord(Message::Commit { epoch: 1, list });
+                let ring = list.len() >= successors + 3;
+                let body = Body::Chord(Message::Commit { epoch: 1, ring, list });
                 self.input(node.addr.0, Input::Message { from: next, body });
             }
         }

@@ -55,6 +55,7 @@ fn pastry() -> Subject {
             "list-holds",
             "finger-found",
             "dissolved",
+            "went-back",
         ],
         upkeep: &[BodyKind::StateRequest, BodyKind::Ping],
     }
@@ -101,6 +102,7 @@ fn pastry_by_hint() -> Subject {
         "list-holds",
         "finger-found",
         "dissolved",
+        "went-back",
     ];
     Subject { name: "pastry by hint", settings, impossible, ..pastry() }
 }
@@ -121,6 +123,8 @@ fn chord() -> Subject {
             "deliver-refused",
             // Whatever is cut off here, somebody has a way.
             "gave-up",
+            // No ring here shrinks that far; `way_back` is about those.
+            "went-back",
             // Pastry's.
             "join",
             "join-reply",

@@ -7,6 +7,7 @@ mod determinism;
 mod leases;
 mod locality;
 mod store;
+mod way_back;
 mod wendy;
 
 use std::ops::Range;

@@ -51,6 +51,7 @@ impl Chord {
                 // The first question is asked at once: until it is answered, nobody knows this node.
                 Effect::Joined => {
                     self.large = true;
+                    self.forming.enter_ring();
                     self.fire(RingTimer::Tick, cx);
                 }
                 Effect::JoinEnded(_) => cx.note(Note::JoinRetried),
@@ -98,18 +99,26 @@ impl Chord {
 
     fn on_committed(&mut self, cx: &mut Ctx<'_>) {
         cx.note(Note::ListHolds);
-        if !self.large && self.forming.is_enough(&rules(cx.config)) {
-            self.large = true;
-            let members = self.forming.members().to_vec();
-            self.with_ring(cx, |ring, rules, out| ring.start_ring(&members, rules, out));
+        match (self.large, self.forming.is_ring()) {
+            (false, true) => {
+                self.large = true;
+                let members = self.forming.members().to_vec();
+                self.with_ring(cx, |ring, rules, out| ring.start_ring(&members, rules, out));
+            }
+            (true, false) => self.go_back(cx),
+            _ => {}
         }
     }
 
     pub(super) fn on_message(&mut self, from: Contact, message: Message, cx: &mut Ctx<'_>) {
         match message {
             Message::Apply => self.on_apply(from, cx),
-            Message::Referred { to, ring } => self.on_referred(from, to, ring, cx),
-            Message::Seal { .. } | Message::Sealed { .. } | Message::Commit { .. } => {
+            Message::Referred { nonce, to, ring: false } if self.large && nonce != 0 => {
+                self.on_elsewhere(from, nonce, to, cx);
+            }
+            Message::Referred { to, ring, .. } => self.on_referred(from, to, ring, cx),
+            Message::Seal { .. } => self.on_seal(from, message, cx),
+            Message::Sealed { .. } | Message::Commit { .. } => {
                 self.with_forming(cx, |forming, rules, out| forming.receive(from, message, rules, out));
             }
             Message::GotBestPredecessor { nonce, node } if self.is_walking(from, nonce) => {
@@ -118,6 +127,7 @@ impl Chord {
             Message::GotSuccList { nonce, list } if self.is_walking(from, nonce) => {
                 self.end_walk(from, list, cx);
             }
+            Message::GotSuccList { nonce, list } if self.is_counting(from, nonce) => self.count_on(&list, cx),
             Message::GetBestPredecessor { nonce, of, .. } if !self.large && self.is_member() => {
                 let node = self.forming_predecessor(of);
                 cx.send(from, Body::Chord(Message::GotBestPredecessor { nonce, node }));
@@ -129,6 +139,17 @@ impl Chord {
             }
             Message::Leaving { list } => self.on_leaving(from, list, cx),
             _ if self.status == Status::Leaving => cx.refuse(Refusal::NotJoined),
+            Message::GetPredAndSuccs { nonce } | Message::Ping { nonce }
+                if !self.large && self.is_member() && self.tell_of_group(from, nonce, cx) => {}
+            Message::Notify if self.large && self.forming.shuts_out(from) => cx.refuse(Refusal::NotJoined),
+            _ if self.large
+                && message.is_question()
+                && !message.is_of_client()
+                && self.forming.shuts_out(from) =>
+            {
+                let nonce = message.nonce().unwrap_or_default();
+                cx.send(from, Body::Chord(Message::Busy { nonce }));
+            }
             message => self.with_ring(cx, |ring, rules, out| ring.receive(from, message, rules, out)),
         }
     }

@@ -5,6 +5,9 @@
 //! agrees to none with that number or below; when everybody on it and a majority of the list before has agreed, it
 //! holds. From r + 3 members on, all of them start the ring from that very list.
 //!
+//! The list is kept beside a ring of fewer than 2r members, so that it is there when the ring has shrunk to r + 1: then
+//! the next one ends the ring for all of them, by the same agreement.
+//!
 //! A pure machine like [`super::ring`], with the same effects. Whoever is certainly gone (it said so, or came back in a
 //! later life) does not count for the majority; whoever is only silent does, so that two halves of a split group
 //! can not both go on.
@@ -38,19 +41,29 @@ pub struct Forming {
     gone: Vec<NodeId>,
     /// The highest number heard of.
     highest: u32,
+    /// The highest number this node has agreed to a list of.
+    promised: u32,
+    /// Whether the list is kept beside a ring, which goes by lists of its own.
+    ring: bool,
+    /// Beside a ring: for how many more counts no other list is proposed.
+    pause: u8,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Agreed {
     epoch: u32,
     list: Vec<Contact>,
+    ring: bool,
     proposer: Contact,
+    /// How often its proposer was reminded.
+    rounds: u8,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Proposal {
     epoch: u32,
     list: Vec<Contact>,
+    ring: bool,
     agreed: Vec<NodeId>,
     /// How often it was sent.
     rounds: u8,
@@ -60,6 +73,9 @@ struct Proposal {
 const APPLICANTS_MAX: usize = 64;
 /// How often an applicant is sent a list before it is left out of the next.
 const ROUNDS_MAX: u8 = 3;
+/// For how many counts nobody is asked again after a list came to nothing beside a ring: whoever has agreed to it lets
+/// others wait meanwhile, and they may be what was wrong with it.
+const PAUSE: u8 = 5;
 
 type Out<'a> = &'a mut Vec<Effect>;
 
@@ -76,6 +92,9 @@ impl Forming {
             dead: Vec::new(),
             gone: Vec::new(),
             highest: 0,
+            promised: 0,
+            ring: false,
+            pause: 0,
         }
     }
 
@@ -107,9 +126,69 @@ impl Forming {
         self.gone.contains(&id)
     }
 
-    /// Says whether the members are enough for a ring without lists of all.
-    pub fn is_enough(&self, rules: &Rules) -> bool {
-        self.members.len() >= if rules.keeps(Safeguard::Forming) { rules.successors + 3 } else { 2 }
+    /// Says whether there is a ring, and the list is only kept beside it.
+    pub fn is_ring(&self) -> bool {
+        self.ring
+    }
+
+    /// Says whether so many members are a ring. Between the two numbers all stays as it is, so that one who comes and
+    /// goes does not make everybody change.
+    fn makes_ring(&self, members: usize, rules: &Rules) -> bool {
+        let (enough, few) = match rules.keeps(Safeguard::Forming) {
+            true => (rules.successors + 3, rules.successors + 1),
+            false => (2, 1),
+        };
+        members >= enough || (self.ring && (members > few || !rules.keeps(Safeguard::WayBack)))
+    }
+
+    /// This node has become part of a ring by asking. Who else is, it may have to keep a list of.
+    pub fn enter_ring(&mut self) {
+        self.ring = true;
+    }
+
+    /// Beside a ring: the node with the lowest id has found all its members.
+    pub fn update(&mut self, mut members: Vec<Contact>, rules: &Rules, out: Out<'_>) {
+        members.sort_by_key(|node| node.id);
+        let latest = self.proposal.as_ref().map_or(&self.members, |proposal| &proposal.list);
+        // Whoever agrees lets others wait: not for a list that can not hold, because too many are missing.
+        let ids: Vec<NodeId> = members.iter().map(|member| member.id).collect();
+        self.pause = self.pause.saturating_sub(1);
+        let may = self.ring && self.pause == 0 && self.is_majority(&ids);
+        if may && *latest != members && is_sorted(&members) {
+            self.seal(members, rules, out);
+        }
+    }
+
+    /// Beside a ring: the list that was proposed is not one of all members, it seems.
+    fn withdraw(&mut self) {
+        (self.proposal, self.pause) = (None, PAUSE);
+        self.agreed = self.agreed.take().filter(|agreed| agreed.proposer.id != self.me.id);
+    }
+
+    /// Beside a ring: it has become too large for a list.
+    pub fn outgrow(&mut self) {
+        if self.ring {
+            self.members.clear();
+        }
+    }
+
+    /// Says whether these are most of those that were agreed to before. Beside a ring that was too large for a list there
+    /// is nothing before.
+    fn is_majority(&self, ids: &[NodeId]) -> bool {
+        let votes = self.voters().filter(|voter| ids.contains(&voter.id)).count();
+        2 * votes > self.voters().count() || self.members.is_empty()
+    }
+
+    /// Says whether this node has agreed to end the ring with a list that this one is not on: then it lets it wait.
+    pub fn shuts_out(&self, node: Contact) -> bool {
+        let ends = self.agreed.as_ref().is_some_and(|agreed| self.ring && !agreed.ring);
+        ends && !self.is_fellow(node)
+    }
+
+    /// Says whether this is a member, or one-to-be by the list this node has agreed to.
+    pub fn is_fellow(&self, node: Contact) -> bool {
+        let agreed = self.agreed.iter().flat_map(|agreed| &agreed.list);
+        self.members.iter().chain(agreed).any(|fellow| *fellow == node)
     }
 
     /// Says whether this node can not be sure to be on the side that goes on.
@@ -165,16 +244,16 @@ impl Forming {
     pub fn receive(&mut self, from: Contact, message: Message, rules: &Rules, out: Out<'_>) {
         match message {
             Message::Apply => self.on_apply(from, rules, out),
-            Message::Seal { epoch, base, list } => self.on_seal(from, epoch, base, list, out),
+            Message::Seal { epoch, base, ring, list } => self.on_seal(from, epoch, base, ring, list, out),
             Message::Sealed { epoch, agreed } => self.on_sealed(from, epoch, agreed, rules, out),
-            Message::Commit { epoch, list } => self.on_commit(from, epoch, list, out),
+            Message::Commit { epoch, ring, list } => self.on_commit(from, epoch, ring, list, out),
             _ => out.push(Effect::Refused(Refusal::Unsolicited)),
         }
     }
 
     /// Time to repeat what was not answered, and to hear whether there is a later list.
     pub fn fire(&mut self, rules: &Rules, out: Out<'_>) {
-        if self.members.is_empty() && self.agreed.is_none() {
+        if self.agreed.is_none() && (self.ring || self.members.is_empty()) {
             return;
         }
         out.push(Effect::Arm(RingTimer::Form));
@@ -186,14 +265,26 @@ impl Forming {
                 let list = core::mem::take(&mut proposal.list);
                 let silent: Vec<NodeId> = list.iter().filter(silent).map(|node| node.id).collect();
                 self.applicants.retain(|applicant| !silent.contains(&applicant.id));
+                if self.ring {
+                    return self.withdraw();
+                }
                 self.proposal = None;
                 return self.propose(rules, out);
             }
-            let seal = Message::Seal { epoch: proposal.epoch, base: self.epoch, list: proposal.list.clone() };
-            out.extend(proposal.list.iter().filter(silent).map(|node| Effect::Send(*node, seal.clone())));
+            let others = proposal.list.iter().filter(silent);
+            let seal = proposal.seal(self.epoch);
+            out.extend(others.map(|node| Effect::Send(*node, seal.clone())));
             return;
         }
         self.propose(rules, out);
+        // A ring goes on without the list: what nobody concludes does not bind for long.
+        if let Some(agreed) = self.agreed.as_mut().filter(|_| self.ring) {
+            agreed.rounds = agreed.rounds.saturating_add(1);
+            if agreed.rounds > ROUNDS_MAX {
+                self.agreed = None;
+                return;
+            }
+        }
         // Whoever decides says so if there is a later list, with this node on it or not.
         let agreed = self.agreed.as_ref();
         let to = agreed.map(|agreed| agreed.proposer).or(self.leader());
@@ -220,7 +311,7 @@ impl Forming {
         }
         match self.leader() {
             Some(leader) if leader.id != self.me.id => {
-                out.push(Effect::Send(from, Message::Referred { to: leader, ring: false }));
+                out.push(Effect::Send(from, Message::Referred { nonce: 0, to: leader, ring: false }));
             }
             _ if self.applicants.len() < APPLICANTS_MAX => {
                 self.applicants.retain(|applicant| applicant.id != from.id);
@@ -233,7 +324,7 @@ impl Forming {
 
     /// Proposes the next list, if it is this node's turn and there is something to change.
     fn propose(&mut self, rules: &Rules, out: Out<'_>) {
-        let mine = self.leader().is_some_and(|leader| leader.id == self.me.id);
+        let mine = !self.ring && self.leader().is_some_and(|leader| leader.id == self.me.id);
         // A list that others may have seen take effect is where the next one starts.
         let pending = self.agreed.as_ref().filter(|agreed| agreed.proposer.id != self.me.id);
         let changes = !self.applicants.is_empty() || !self.dead.is_empty() || pending.is_some();
@@ -251,26 +342,41 @@ impl Forming {
             }
         }
         list.sort_by_key(|node| node.id);
+        self.seal(list, rules, out);
+    }
+
+    fn seal(&mut self, list: Vec<Contact>, rules: &Rules, out: Out<'_>) {
+        let ring = self.makes_ring(list.len(), rules);
         self.highest = self.highest.max(self.epoch).saturating_add(1);
-        let epoch = self.highest;
-        let agreed = alloc::vec![self.me.id];
-        let seal = Message::Seal { epoch, base: self.epoch, list: list.clone() };
-        let others = list.iter().filter(|node| node.id != self.me.id);
+        self.promised = self.highest;
+        let proposal =
+            Proposal { epoch: self.highest, list, ring, agreed: alloc::vec![self.me.id], rounds: 0 };
+        let seal = proposal.seal(self.epoch);
+        let others = proposal.list.iter().filter(|node| node.id != self.me.id);
         out.extend(others.map(|node| Effect::Send(*node, seal.clone())));
         out.push(Effect::Arm(RingTimer::Form));
-        self.agreed = Some(Agreed { epoch, list: list.clone(), proposer: self.me });
-        self.proposal = Some(Proposal { epoch, list, agreed, rounds: 0 });
+        let list = proposal.list.clone();
+        self.agreed = Some(Agreed { epoch: proposal.epoch, list, ring, proposer: self.me, rounds: 0 });
+        self.proposal = Some(proposal);
         self.conclude(out);
     }
 
-    fn on_seal(&mut self, from: Contact, epoch: u32, base: u32, list: Vec<Contact>, out: Out<'_>) {
+    fn on_seal(
+        &mut self,
+        from: Contact,
+        epoch: u32,
+        base: u32,
+        ring: bool,
+        list: Vec<Contact>,
+        out: Out<'_>,
+    ) {
         if !list.contains(&self.me) || !list.iter().any(|node| node.id == from.id) || !is_sorted(&list) {
             return out.push(Effect::Refused(Refusal::BadList));
         }
         self.highest = self.highest.max(epoch);
         let same = self.agreed.as_ref().is_some_and(|agreed| agreed.epoch == epoch && agreed.list == list);
-        let bound = self.agreed.as_ref().map_or(self.epoch, |agreed| agreed.epoch.max(self.epoch));
-        if self.epoch > base && !self.members.is_empty() {
+        let bound = self.promised.max(self.epoch);
+        if self.epoch > base && (self.ring || !self.members.is_empty()) {
             // It has missed a list; with that it can propose again.
             out.push(Effect::Send(from, Message::Sealed { epoch: bound, agreed: false }));
             return out.push(Effect::Send(from, self.commit()));
@@ -278,8 +384,8 @@ impl Forming {
         if epoch <= bound && !same {
             return out.push(Effect::Send(from, Message::Sealed { epoch: bound, agreed: false }));
         }
-        self.agreed = Some(Agreed { epoch, list, proposer: from });
-        self.proposal = None;
+        self.agreed = Some(Agreed { epoch, list, ring, proposer: from, rounds: 0 });
+        (self.promised, self.proposal) = (epoch, None);
         out.push(Effect::Send(from, Message::Sealed { epoch, agreed: true }));
         out.push(Effect::Arm(RingTimer::Form));
     }
@@ -294,6 +400,7 @@ impl Forming {
                 }
                 self.conclude(out);
             }
+            Some(proposal) if !agreed && epoch >= proposal.epoch && self.ring => self.withdraw(),
             Some(proposal) if !agreed && epoch >= proposal.epoch => {
                 self.proposal = None;
                 self.propose(rules, out);
@@ -310,44 +417,44 @@ impl Forming {
     fn conclude(&mut self, out: Out<'_>) {
         let Some(proposal) = &self.proposal else { return };
         let all = proposal.list.iter().all(|node| proposal.agreed.contains(&node.id));
-        let majority = self.voters().filter(|voter| proposal.agreed.contains(&voter.id)).count();
-        if !all || 2 * majority <= self.voters().count() {
+        if !all || !self.is_majority(&proposal.agreed) {
             return;
         }
-        let (epoch, list) = (proposal.epoch, proposal.list.clone());
-        self.take(epoch, list, out);
+        let (epoch, ring, list) = (proposal.epoch, proposal.ring, proposal.list.clone());
+        self.take(epoch, ring, list, out);
         let others = self.members.iter().filter(|node| node.id != self.me.id);
         out.extend(others.map(|node| Effect::Send(*node, self.commit())));
     }
 
-    fn on_commit(&mut self, from: Contact, epoch: u32, list: Vec<Contact>, out: Out<'_>) {
+    fn on_commit(&mut self, from: Contact, epoch: u32, ring: bool, list: Vec<Contact>, out: Out<'_>) {
         self.highest = self.highest.max(epoch);
-        let fellow = self.members.iter().chain(self.agreed.iter().flat_map(|agreed| &agreed.list));
-        let known = fellow.clone().any(|node| node.id == from.id);
-        let fresh = self.members.is_empty() || epoch > self.epoch;
+        let mut fellows = self.members.iter().chain(self.agreed.iter().flat_map(|agreed| &agreed.list));
+        let known = fellows.any(|node| node.id == from.id);
+        let fresh = (self.members.is_empty() && !self.ring) || epoch > self.epoch;
         if !fresh || !(known || self.members.is_empty()) || !is_sorted(&list) {
             return;
         }
-        if list.contains(&self.me) {
-            self.take(epoch, list, out);
-        } else if !self.members.is_empty() {
+        // Beside a ring, who has come since is part of it all the same.
+        if list.contains(&self.me) || (self.ring && ring) {
+            self.take(epoch, ring, list, out);
+        } else if self.ring || !self.members.is_empty() {
             // The others have gone on without this node.
             *self = Forming::new(self.me);
             out.push(Effect::Expelled);
         }
     }
 
-    fn take(&mut self, epoch: u32, list: Vec<Contact>, out: Out<'_>) {
-        (self.epoch, self.members) = (epoch, list);
+    fn take(&mut self, epoch: u32, ring: bool, list: Vec<Contact>, out: Out<'_>) {
+        (self.epoch, self.ring, self.members) = (epoch, ring, list);
         self.highest = self.highest.max(epoch);
         self.agreed = self.agreed.take().filter(|agreed| agreed.epoch > epoch);
         self.proposal = None;
         self.applicants.retain(|applicant| !self.members.contains(applicant));
-        self.dead.retain(|dead| self.members.iter().any(|member| member.id == *dead));
+        self.dead.retain(|dead| !ring && self.members.iter().any(|member| member.id == *dead));
         self.gone.clear();
         // Those who still wait turn to whoever decides now.
         if let Some(leader) = self.leader().filter(|leader| leader.id != self.me.id) {
-            let referred = Message::Referred { to: leader, ring: false };
+            let referred = Message::Referred { nonce: 0, to: leader, ring: false };
             out.extend(self.applicants.drain(..).map(|waiting| Effect::Send(waiting, referred.clone())));
         }
         out.push(Effect::Committed);
@@ -359,8 +466,9 @@ impl Forming {
         self.members.iter().filter(|member| !self.gone.contains(&member.id))
     }
 
-    fn commit(&self) -> Message {
-        Message::Commit { epoch: self.epoch, list: self.members.clone() }
+    /// The list that holds, as others are told of it.
+    pub(super) fn commit(&self) -> Message {
+        Message::Commit { epoch: self.epoch, ring: self.ring, list: self.members.clone() }
     }
 
     /// Checks what must always hold inside one node.
@@ -369,7 +477,8 @@ impl Forming {
     /// If something does not hold: a mistake of ours.
     pub fn check_invariants(&self) {
         assert!(is_sorted(&self.members));
-        assert!(self.members.is_empty() || self.members.contains(&self.me), "a member is on its own list");
+        let listed = self.members.is_empty() || self.members.contains(&self.me);
+        assert!(listed || self.ring, "a member is on its own list");
         assert!(self.applicants.len() <= APPLICANTS_MAX);
         assert!(self.gone.iter().all(|gone| self.dead.contains(gone)));
     }
@@ -378,6 +487,12 @@ impl Forming {
     pub fn heap_bytes(&self) -> usize {
         let lists = [&self.members, &self.applicants].map(Vec::capacity).iter().sum::<usize>();
         lists * size_of::<Contact>() + (self.dead.capacity() + self.gone.capacity()) * size_of::<NodeId>()
+    }
+}
+
+impl Proposal {
+    fn seal(&self, base: u32) -> Message {
+        Message::Seal { epoch: self.epoch, base, ring: self.ring, list: self.list.clone() }
     }
 }
 

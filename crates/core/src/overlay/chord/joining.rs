@@ -145,7 +145,7 @@ impl Chord {
     /// Somebody wants to come in.
     pub(super) fn on_apply(&mut self, from: Contact, cx: &mut Ctx<'_>) {
         if self.large && self.ring.joined() {
-            return cx.send(from, Body::Chord(Message::Referred { to: self.me, ring: true }));
+            return cx.send(from, Body::Chord(Message::Referred { nonce: 0, to: self.me, ring: true }));
         }
         let Some(joining) = self.joining.as_deref_mut().filter(|joining| joining.back) else {
             return self.with_forming(cx, |forming, rules, out| {
@@ -157,7 +157,7 @@ impl Chord {
         if from.id <= lower.id {
             joining.lower = Some((from, joining.attempt));
         } else {
-            cx.send(from, Body::Chord(Message::Referred { to: lower, ring: false }));
+            cx.send(from, Body::Chord(Message::Referred { nonce: 0, to: lower, ring: false }));
         }
     }
 
@@ -189,7 +189,9 @@ impl Chord {
             }),
             (true, true) => {}
             // A small group invites us; it is the one to come.
-            (true, false) => cx.send(from, Body::Chord(Message::Referred { to: self.me, ring: true })),
+            (true, false) => {
+                cx.send(from, Body::Chord(Message::Referred { nonce: 0, to: self.me, ring: true }));
+            }
             (false, _) if self.forming.members().iter().any(|member| member.id == to.id) => {}
             (false, _) if self.forming.members().contains(&from) => self.go_over(to, cx),
             (false, true) => self.dissolve(to, cx),
@@ -201,7 +203,7 @@ impl Chord {
     pub(super) fn dissolve(&mut self, into: Contact, cx: &mut Ctx<'_>) {
         cx.note(Note::Dissolved);
         for member in self.successors() {
-            cx.send(member, Body::Chord(Message::Referred { to: into, ring: false }));
+            cx.send(member, Body::Chord(Message::Referred { nonce: 0, to: into, ring: false }));
         }
         self.go_over(into, cx);
     }

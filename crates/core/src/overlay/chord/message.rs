@@ -77,8 +77,11 @@ pub enum Message {
     },
     /// The sender wants to become a member. A small ring admits it, a large one says how.
     Apply,
-    /// Answers [`Message::Apply`]: turn to this node.
+    /// Answers [`Message::Apply`], and the questions of those who take a member of a small group for one of their ring:
+    /// turn to this node.
     Referred {
+        /// The question's; 0 if it has none.
+        nonce: Nonce,
         /// Who decides, or whom to join through.
         to: Contact,
         /// Whether that one is part of a ring too large to have lists of all its members: then join that ring.
@@ -90,6 +93,8 @@ pub enum Message {
         epoch: u32,
         /// The number of the list that holds, as far as the sender knows.
         base: u32,
+        /// Whether the members are a ring, which goes by lists of its own.
+        ring: bool,
         /// All members-to-be.
         list: Vec<Contact>,
     },
@@ -104,6 +109,8 @@ pub enum Message {
     Commit {
         /// The number of the list.
         epoch: u32,
+        /// Whether they are a ring, which goes by lists of its own.
+        ring: bool,
         /// All members.
         list: Vec<Contact>,
     },
@@ -131,6 +138,7 @@ impl Message {
             | Message::Busy { nonce }
             | Message::Ping { nonce }
             | Message::Pong { nonce } => Some(*nonce),
+            Message::Referred { nonce, .. } if *nonce != 0 => Some(*nonce),
             _ => None,
         }
     }
@@ -146,7 +154,8 @@ impl Message {
             | Message::GotPredAndSuccs { nonce, .. }
             | Message::Busy { nonce }
             | Message::Ping { nonce }
-            | Message::Pong { nonce } => *nonce = new,
+            | Message::Pong { nonce }
+            | Message::Referred { nonce, .. } => *nonce = new,
             _ => {}
         }
     }

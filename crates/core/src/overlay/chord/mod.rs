@@ -3,9 +3,10 @@
 //! [`ring`] is the protocol itself and [`forming`] what comes before it, while a ring is small: two machines without
 //! time that the model checker drives too. Around them, this file owns the state and dispatches; `effects` turns what
 //! the machines want into messages and timers and tells the layers above what has changed; `routing` decides where
-//! messages go; `joining` brings a node in; `watching` finds the dead and the lost; `fingers` are shortcuts, hints
+//! messages go; `joining` brings a node in; `census` ends a ring that has become too small; `watching` finds the dead and the lost; `fingers` are shortcuts, hints
 //! only; `walk` is the seed's lookup, step by step, which also finds the way back after a split.
 
+mod census;
 mod effects;
 mod fingers;
 pub mod forming;
@@ -21,6 +22,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use census::Census;
 pub use fingers::Finger;
 use fingers::Fingers;
 use forming::Forming;
@@ -66,6 +68,7 @@ pub struct Chord {
     /// Peers that vanished and when, oldest first.
     gone: Vec<(Contact, Time)>,
     walk: Option<Walk>,
+    census: Option<Census>,
     next_nonce: Nonce,
 
     /// Where to look for the ring again when everybody is gone.
@@ -106,6 +109,7 @@ impl Chord {
             silent: Vec::new(),
             gone: Vec::new(),
             walk: None,
+            census: None,
             next_nonce: 0,
             seeds: Vec::new(),
             joining: None,
@@ -123,7 +127,7 @@ impl Chord {
         &self.ring
     }
 
-    /// Returns the small ring's part of the state. Once the ring is large, it stays as it was then.
+    /// Returns the small ring's part of the state, which is kept beside a larger one as long as that is not too large.
     pub fn forming(&self) -> &Forming {
         &self.forming
     }

@@ -236,6 +236,25 @@ impl Ring {
         self.flush_delayed(0, out);
     }
 
+    /// The ring has ended, for everybody on it.
+    pub fn end(&mut self, out: Out<'_>) {
+        self.reset(out);
+        self.suspects.clear();
+        self.vouched.clear();
+        self.flush_delayed(0, out);
+    }
+
+    /// Instead of an answer, a peer has said that it is not part of this ring. `false`: nobody has asked it.
+    pub fn strike(&mut self, peer: Contact, nonce: Nonce, rules: &Rules, out: Out<'_>) -> bool {
+        let start = out.len();
+        let open = self.is_open(peer, nonce, rules) || self.is_probed(peer, nonce);
+        if open {
+            self.bury(|node| is_same_life(node, &peer), rules, out);
+            self.flush_delayed(start, out);
+        }
+        open
+    }
+
     /// Takes a node of what turned out to be another ring as successor, if it is nearer than the present one and
     /// answers: rings that were split grow together again. `false`: not now, or no reason to.
     pub fn merge(&mut self, with: Contact, rules: &Rules, out: Out<'_>) -> bool {

@@ -126,12 +126,12 @@ impl Chord {
             self.with_ring(cx, |ring, rules, out| merges = ring.merge(owner, rules, out));
             // Whoever is before us there should have us as its successor, unless it is our predecessor anyway.
             if self.ring.pred().is_none_or(|pred| pred.id != from.id) {
-                cx.send(from, Body::Chord(Message::Referred { to: self.me, ring: true }));
+                cx.send(from, Body::Chord(Message::Referred { nonce: 0, to: self.me, ring: true }));
             }
             if merges {
                 cx.note(Note::HealAnswered);
                 // If it belongs to a small group, that one comes over to us.
-                cx.send(owner, Body::Chord(Message::Referred { to: self.me, ring: true }));
+                cx.send(owner, Body::Chord(Message::Referred { nonce: 0, to: self.me, ring: true }));
             }
             return;
         }
@@ -143,7 +143,7 @@ impl Chord {
         // Of two small groups the one with the lowest id stays.
         let lowest = list.iter().chain([&from]).map(|node| node.id).min();
         if members.first().map(|member| member.id) < lowest {
-            cx.send(owner, Body::Chord(Message::Referred { to: self.me, ring: false }));
+            cx.send(owner, Body::Chord(Message::Referred { nonce: 0, to: self.me, ring: false }));
         } else {
             self.dissolve(owner, cx);
         }

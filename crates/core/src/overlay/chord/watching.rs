@@ -188,11 +188,8 @@ impl Chord {
 
     /// In a small ring everybody watches everybody.
     pub(super) fn on_form_timer(&mut self, cx: &mut Ctx<'_>) {
-        if self.large {
-            return;
-        }
-        let others: Vec<Contact> =
-            self.forming.members().iter().filter(|member| member.id != self.me.id).copied().collect();
+        let watched = if self.large { &[] } else { self.forming.members() };
+        let others: Vec<Contact> = watched.iter().filter(|member| member.id != self.me.id).copied().collect();
         for member in others {
             self.probe(member, cx);
         }
@@ -206,6 +203,7 @@ impl Chord {
         }
         let span = cx.dice.jitter(cx.config.heartbeat);
         cx.set_timer(Timer::Heartbeat, span);
+        self.count(cx);
         for id in self.prober.suspects().to_vec() {
             match self.get(id) {
                 Some(suspect) => self.probe(suspect, cx),

@@ -339,20 +339,23 @@ fn chord_samples_of(kind: BodyKind) -> Vec<Chord> {
         }
         BodyKind::Apply => vec![Chord::Apply],
         BodyKind::Referred => {
-            vec![Chord::Referred { to: zero(), ring: false }, Chord::Referred { to: last(), ring: true }]
+            vec![
+                Chord::Referred { nonce: 0, to: zero(), ring: false },
+                Chord::Referred { nonce: most, to: last(), ring: true },
+            ]
         }
         BodyKind::Seal => {
             vec![
-                Chord::Seal { epoch: 0, base: 0, list: Vec::new() },
-                Chord::Seal { epoch: most, base: most, list: everybody() },
+                Chord::Seal { epoch: 0, base: 0, ring: false, list: Vec::new() },
+                Chord::Seal { epoch: most, base: most, ring: true, list: everybody() },
             ]
         }
         BodyKind::Sealed => {
             vec![Chord::Sealed { epoch: 0, agreed: false }, Chord::Sealed { epoch: most, agreed: true }]
         }
         BodyKind::Commit => vec![
-            Chord::Commit { epoch: 0, list: Vec::new() },
-            Chord::Commit { epoch: most, list: everybody() },
+            Chord::Commit { epoch: 0, ring: false, list: Vec::new() },
+            Chord::Commit { epoch: most, ring: true, list: everybody() },
         ],
         _ => Vec::new(),
     }

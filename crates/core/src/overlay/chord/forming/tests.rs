@@ -102,8 +102,8 @@ fn a_group_grows_from_one() {
     assert_eq!(two.leader(), Some(node(2)));
     assert_eq!(two.owner(node(6).id), Some(node(9)));
     assert_eq!(two.owner(node(10).id), Some(node(2)), "across zero");
-    assert!(!two.is_enough(&RULES));
-    assert!(Group::of(&[1, 2, 3, 4, 5, 6]).nodes[&3].is_enough(&RULES));
+    assert!(!two.is_ring());
+    assert!(Group::of(&[1, 2, 3, 4, 5, 6]).nodes[&3].is_ring());
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn impossible_lists_are_refused() {
     let before = group.nodes[&2].clone();
     for list in [alloc::vec![node(1)], alloc::vec![node(2)], alloc::vec![node(2), node(1)]] {
         group.step(2, |forming, out| {
-            forming.receive(node(1), Message::Seal { epoch: 9, base: 9, list }, &RULES, out);
+            forming.receive(node(1), Message::Seal { epoch: 9, base: 9, ring: false, list }, &RULES, out);
         });
     }
     assert_eq!(group.nodes[&2], before);

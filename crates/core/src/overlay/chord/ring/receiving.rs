@@ -296,14 +296,14 @@ impl Ring {
         Some(Effect::Send(to, answer))
     }
 
-    fn is_open(&self, from: Contact, nonce: u32, rules: &Rules) -> bool {
+    pub(super) fn is_open(&self, from: Contact, nonce: u32, rules: &Rules) -> bool {
         self.cur_request.as_ref().is_some_and(|request| {
             let numbered = request.message.nonce() == Some(nonce) || !rules.keeps(Safeguard::ThisLife);
             numbered && self.is_from_target(&request.target, &from, rules)
         })
     }
 
-    fn is_probed(&self, from: Contact, nonce: u32) -> bool {
+    pub(super) fn is_probed(&self, from: Contact, nonce: u32) -> bool {
         self.probe == Some(nonce) && self.suspects.iter().any(|suspect| suspect.id == from.id)
     }
 }
