@@ -1,8 +1,10 @@
-//! The small ring, every order: how a group grows from one founder until a ring can begin.
+//! The small ring, every order: how a group grows from one founder until a ring can begin, and how a ring that has shrunk
+//! becomes a group again.
 //!
 //! Drives the shipped [`Forming`] machine. Around it only what any driver does: who applies asks a member and follows
 //! referrals, whoever fails is found gone by those who list it, and a node begins its ring with the first list that is
-//! long enough. Numbers of lists grow with every attempt, so how often timers fire is part of the bounds.
+//! long enough. Whoever counts the members of a ring finds those that run. Numbers of lists grow with every attempt, so how
+//! often timers fire is part of the bounds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -24,7 +26,9 @@ use super::world::{contact, place};
 pub struct Group {
     /// Entries of the successor lists of the ring that is to begin.
     pub successors: u8,
-    /// Nodes that apply, besides the founder.
+    /// Members of the ring it starts with, the list of all of them beside it; 0 for a founder who is alone.
+    pub ring: u8,
+    /// Nodes that apply, besides those.
     pub joins: u8,
     /// Nodes that fail.
     pub failures: u8,
@@ -32,12 +36,14 @@ pub struct Group {
     pub suspicions: u8,
     /// How often timers fire.
     pub fires: u8,
+    /// How often somebody counts the members of the ring.
+    pub counts: u8,
     /// A rule that is left out.
     pub without: Option<Safeguard>,
 }
 
 /// What must hold in every state.
-pub const PROPERTIES: [&str; 5] = [OWN_RULES, ONE_LIST, ENOUGH, ONE_BEGINNING, SETTLES];
+pub const PROPERTIES: [&str; 6] = [OWN_RULES, ONE_LIST, ENOUGH, ONE_BEGINNING, SETTLES, BACK];
 
 /// What a search has found.
 #[derive(Clone, Debug)]
@@ -52,6 +58,8 @@ pub struct FoundGroup {
     pub complete: bool,
     /// Whether a ring began in some state.
     pub begins: bool,
+    /// Whether a ring ended in some state.
+    pub ends: bool,
     /// How long it took.
     pub time: Duration,
     /// What is broken, and the shortest schedule that leads there.
@@ -66,6 +74,8 @@ const ONE_BEGINNING: &str = "all begin the ring with the same list";
 const ENOUGH: &str = "a ring begins with more members than a list has entries";
 /// Nobody is left behind.
 const SETTLES: &str = "left in peace, all who run are of one group";
+/// A ring of fewer is not what was proved.
+const BACK: &str = "left in peace, a ring of r + 1 members or fewer ends for all of them";
 const OWN_RULES: &str = "no node breaks its own rules";
 
 /// Rounds of everybody's timers after which a group must have settled.
@@ -93,10 +103,13 @@ struct Moment {
     /// What rings have begun with, and who has begun.
     begun: BTreeSet<(u32, Vec<Contact>)>,
     begun_by: u16,
+    /// Whether a ring has ended for somebody.
+    ended: bool,
     joins: u8,
     failures: u8,
     suspicions: u8,
     fires: u8,
+    counts: u8,
 }
 
 #[derive(Clone, Debug)]
@@ -104,6 +117,7 @@ enum Act {
     Apply(u8, u8),
     Deliver(u8, u8, Message),
     Fire(u8),
+    Count(u8),
     Fail(u8),
     Lost(u8, u8),
     Suspect(u8, u8),
@@ -117,7 +131,7 @@ pub fn search_group(group: Group, states: usize, stop: &AtomicBool) -> FoundGrou
     let start = Moment::start(&group);
     let first = print(&start);
     table.insert(first, first);
-    let (mut level, mut depth, mut begins) = (vec![start], 0, false);
+    let (mut level, mut depth, mut begins, mut ends) = (vec![start], 0, false, false);
     let mut broken = None;
     'search: while !level.is_empty() {
         let mut next_level = Vec::new();
@@ -129,7 +143,8 @@ pub fn search_group(group: Group, states: usize, stop: &AtomicBool) -> FoundGrou
                 let mut next = moment.clone();
                 let fault = next.take(&act, &group).err();
                 let new = table.insert(print(&next), print(moment));
-                begins |= next.begun_by != 0;
+                begins |= !next.begun.is_empty();
+                ends |= next.ended;
                 let fault = fault.or_else(|| if new { next.fault(&group) } else { None });
                 if let Some(property) = fault {
                     let mut way = table.way_to(print(moment));
@@ -146,7 +161,7 @@ pub fn search_group(group: Group, states: usize, stop: &AtomicBool) -> FoundGrou
         depth += usize::from(!level.is_empty());
     }
     let complete = level.is_empty() && broken.is_none();
-    FoundGroup { group, states: table.len(), depth, complete, begins, time: started.elapsed(), broken }
+    FoundGroup { group, states: table.len(), depth, complete, begins, ends, time: started.elapsed(), broken }
 }
 
 fn print(moment: &Moment) -> u64 {
@@ -169,6 +184,7 @@ fn tell(group: &Group, way: &[u64]) -> Vec<String> {
             Act::Apply(at, via) => format!("{at} applies to {via}"),
             Act::Deliver(from, to, message) => format!("deliver {from}->{to} {message:?}"),
             Act::Fire(at) => format!("{at} repeats what it said"),
+            Act::Count(at) => format!("{at} counts the members"),
             Act::Fail(at) => format!("{at} fails"),
             Act::Lost(at, peer) => format!("{at} finds {peer} gone"),
             Act::Suspect(at, peer) => format!("{at} takes {peer} for gone, which it is not"),
@@ -181,11 +197,19 @@ fn tell(group: &Group, way: &[u64]) -> Vec<String> {
 
 impl fmt::Display for Group {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a founder, {} who apply, a ring with lists of {} to come", self.joins, self.successors)?;
+        match self.ring {
+            0 => write!(
+                f,
+                "a founder, {} who apply, a ring with lists of {} to come",
+                self.joins, self.successors
+            )?,
+            ring => write!(f, "a ring of {ring} with lists of {}", self.successors)?,
+        }
         let counted = [
             (self.failures, "failures"),
             (self.suspicions, "false suspicions"),
             (self.fires, "timers that fire"),
+            (self.counts, "counts"),
         ];
         for (count, what) in counted.iter().filter(|(count, _)| *count > 0) {
             write!(f, ", {count} {what}")?;
@@ -205,6 +229,28 @@ impl Group {
 
 impl Moment {
     fn start(group: &Group) -> Moment {
+        let mut moment = Moment::alone(group);
+        if group.ring > 0 {
+            moment.nodes = vec![Member::Dead; group.ring.into()];
+            let list: Vec<Contact> = (0..group.ring).map(|at| contact(at, 1)).collect();
+            let ring = Message::Commit { epoch: 1, ring: true, list: list.clone() };
+            for at in 0..group.ring {
+                let mut forming = Forming::new(contact(at, 1));
+                forming.receive(
+                    contact((at + 1) % group.ring, 1),
+                    ring.clone(),
+                    &group.rules(),
+                    &mut Vec::new(),
+                );
+                moment.nodes[usize::from(at)] = Member::Live(forming);
+                moment.begun_by |= 1 << at;
+            }
+            moment.held = BTreeMap::from([(1, list)]);
+        }
+        moment
+    }
+
+    fn alone(group: &Group) -> Moment {
         // The founder has neither the lowest nor the highest id, if there are enough of them.
         let founder = usize::from(group.joins / 2);
         let mut moment = Moment {
@@ -213,10 +259,12 @@ impl Moment {
             held: BTreeMap::new(),
             begun: BTreeSet::new(),
             begun_by: 0,
+            ended: false,
             joins: group.joins,
             failures: group.failures,
             suspicions: group.suspicions,
             fires: group.fires,
+            counts: group.counts,
         };
         let mut forming = Forming::new(contact(founder as u8, 1));
         let mut out = Vec::new();
@@ -259,6 +307,13 @@ impl Moment {
             if self.failures > 0 {
                 acts.push(Act::Fail(at));
             }
+            // Neighbours find the dead of a ring; the list beside it is not about that.
+            if forming.is_ring() {
+                if self.counts > 0 {
+                    acts.push(Act::Count(at));
+                }
+                continue;
+            }
             for peer in forming.members().iter().map(|member| place(member.id)).filter(|peer| *peer != at) {
                 match (forming.is_dead(contact(peer, 1).id), self.runs(peer)) {
                     (false, false) => acts.push(Act::Lost(at, peer)),
@@ -291,7 +346,13 @@ impl Moment {
             }
             Act::Fire(at) => {
                 self.fires = self.fires.saturating_sub(1);
-                self.step(*at, group, |forming, out| forming.fire(&rules, out))
+                self.step(*at, |forming, out| forming.fire(&rules, out))
+            }
+            Act::Count(at) => {
+                self.counts = self.counts.saturating_sub(1);
+                let members = self.live().filter(|(_, forming)| forming.is_ring());
+                let members: Vec<Contact> = members.map(|(at, _)| contact(at, 1)).collect();
+                self.step(*at, |forming, out| forming.update(members, &rules, out))
             }
             Act::Fail(at) => {
                 self.failures -= 1;
@@ -300,13 +361,13 @@ impl Moment {
                 Ok(())
             }
             Act::Lost(at, peer) => {
-                self.step(*at, group, |forming, out| forming.lost(contact(*peer, 1), &rules, out))
+                self.step(*at, |forming, out| forming.lost(contact(*peer, 1), &rules, out))
             }
             Act::Suspect(at, peer) => {
                 self.suspicions -= 1;
-                self.step(*at, group, |forming, out| forming.lost(contact(*peer, 1), &rules, out))
+                self.step(*at, |forming, out| forming.lost(contact(*peer, 1), &rules, out))
             }
-            Act::Alive(at, peer) => self.step(*at, group, |forming, _| forming.alive(contact(*peer, 1).id)),
+            Act::Alive(at, peer) => self.step(*at, |forming, _| forming.alive(contact(*peer, 1).id)),
         }
     }
 
@@ -336,7 +397,7 @@ impl Moment {
             }
             _ => {
                 let rules = group.rules();
-                self.step(to, group, |forming, out| {
+                self.step(to, |forming, out| {
                     forming.receive(contact(from, 1), message.clone(), &rules, out);
                 })
             }
@@ -347,7 +408,6 @@ impl Moment {
     fn step(
         &mut self,
         at: u8,
-        group: &Group,
         call: impl FnOnce(&mut Forming, &mut Vec<Effect>),
     ) -> Result<(), &'static str> {
         let Member::Live(forming) = &mut self.nodes[usize::from(at)] else { return Ok(()) };
@@ -369,6 +429,9 @@ impl Moment {
                     if enough && self.begun_by & 1 << at == 0 {
                         self.begun_by |= 1 << at;
                         self.begun.insert((epoch, list.clone()));
+                    } else if !enough && self.begun_by & 1 << at != 0 {
+                        self.begun_by &= !(1 << at);
+                        self.ended = true;
                     }
                 }
                 _ => {}
@@ -387,7 +450,8 @@ impl Moment {
         // States with messages on their way come to one without by steps of the search.
         // Whoever was left out by mistake is found by the overlay, which asks those it lost where it belongs.
         let judged = self.flight.is_empty() && self.suspicions == group.suspicions;
-        (judged && !self.settles(group)).then_some(SETTLES)
+        let property = if group.ring > 0 { BACK } else { SETTLES };
+        (judged && !self.settles(group)).then_some(property)
     }
 
     /// Says whether all who run become one group if nothing more happens to them. Without a majority they can not, and
@@ -395,16 +459,20 @@ impl Moment {
     fn settles(&self, group: &Group) -> bool {
         let mut moment = self.clone();
         for _ in 0..ROUNDS_MAX {
-            if moment.is_settled() {
+            if moment.is_settled(group) {
                 return true;
             }
             let at_all: Vec<u8> = moment.live().map(|(at, _)| at).collect();
             for at in at_all {
                 let quiet = |act: &Act| match act {
-                    Act::Lost(by, _) | Act::Alive(by, _) | Act::Fire(by) | Act::Apply(by, _) => *by == at,
+                    Act::Lost(by, _)
+                    | Act::Alive(by, _)
+                    | Act::Fire(by)
+                    | Act::Count(by)
+                    | Act::Apply(by, _) => *by == at,
                     _ => false,
                 };
-                moment.fires = u8::MAX;
+                (moment.fires, moment.counts) = (u8::MAX, u8::MAX);
                 moment.joins = 0;
                 let acts: Vec<Act> = moment.acts().into_iter().filter(quiet).collect();
                 for act in acts {
@@ -427,7 +495,10 @@ impl Moment {
         false
     }
 
-    fn is_settled(&self) -> bool {
+    fn is_settled(&self, group: &Group) -> bool {
+        if group.ring > 0 {
+            return self.is_settled_ring(group);
+        }
         let cut_off = |(_, forming): (u8, &Forming)| forming.is_cut_off();
         if self.live().any(cut_off) || !self.live().any(|(_, forming)| !forming.members().is_empty()) {
             return true;
@@ -443,18 +514,46 @@ impl Moment {
         let all: Vec<Contact> = self.live().map(|(at, _)| contact(at, 1)).collect();
         self.live().all(|(_, forming)| forming.members() == all)
     }
+
+    /// Says whether a ring that has shrunk has ended, and one that has not goes on. Without most of the list before
+    /// it goes on, too: the others may be on the other side of a cut.
+    fn is_settled_ring(&self, group: &Group) -> bool {
+        let live: Vec<Contact> = self.live().map(|(at, _)| contact(at, 1)).collect();
+        let all = |ring: bool| {
+            self.live().all(|(_, forming)| forming.is_ring() == ring && (ring || forming.members() == live))
+        };
+        let many = live.len() > usize::from(group.successors) + 1;
+        let latest = self.held.last_key_value().map_or(0, |(_, list)| list.len());
+        let cut_off = self.live().any(|(_, forming)| forming.is_cut_off());
+        cut_off || all(false) || ((many || 2 * live.len() <= latest) && all(true))
+    }
 }
 
 /// The groups that are searched unless told otherwise, and after how many states each.
-pub const GROUPS: [(&str, Group, usize); 5] = [
+pub const GROUPS: [(&str, Group, usize); 7] = [
     ("growing", Group { joins: 3, ..ALONE }, 300_000),
     ("growing-up", Group { joins: 4, ..ALONE }, 300_000),
     ("failing", Group { joins: 2, failures: 1, fires: 2, ..ALONE }, 300_000),
     ("suspecting", Group { joins: 2, suspicions: 1, fires: 1, ..ALONE }, 300_000),
     ("beginning", Group { joins: 4, failures: 1, fires: 0, ..ALONE }, 300_000),
+    ("shrinking", Group { ring: 4, failures: 1, counts: 2, fires: 1, ..ALONE }, 300_000),
+    ("ending", Group { ring: 5, failures: 2, counts: 2, ..ALONE }, 300_000),
 ];
 
-const ALONE: Group = Group { successors: 2, joins: 0, failures: 0, suspicions: 0, fires: 0, without: None };
+const ALONE: Group = Group {
+    successors: 2,
+    ring: 0,
+    joins: 0,
+    failures: 0,
+    suspicions: 0,
+    fires: 0,
+    counts: 0,
+    without: None,
+};
 
 /// The group that misses the rule about how many a ring begins with.
 pub const TOO_EARLY: Group = Group { joins: 1, without: Some(Safeguard::Forming), ..ALONE };
+
+/// The ring that misses the rule about how few it ends with.
+pub const TOO_LONG: Group =
+    Group { ring: 4, failures: 1, counts: 1, without: Some(Safeguard::WayBack), ..ALONE };

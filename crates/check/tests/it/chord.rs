@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use kringle_check::chord::forming::{GROUPS, TOO_EARLY, search_group};
+use kringle_check::chord::forming::{GROUPS, TOO_EARLY, TOO_LONG, search_group};
 use kringle_check::chord::suite::{GATE, RUNS, gate, run};
 use kringle_check::chord::{Limits, STILL, World, search};
 use kringle_core::config::Safeguard;
@@ -97,15 +97,21 @@ fn worlds_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn a_group_grows_into_one_ring() {
-    let mut begins = false;
+fn a_group_grows_into_one_ring_and_a_ring_shrinks_to_one_group() {
+    let (mut begins, mut ends) = (false, false);
     for (name, group, states) in GROUPS {
         let found = search_group(group, states.min(STATES), &AtomicBool::new(false));
         assert!(found.broken.is_none(), "{name}: {:#?}", found.broken);
         begins |= found.begins;
+        ends |= found.ends;
     }
     assert!(begins, "no group was large enough for a ring");
+    assert!(ends, "no ring was small enough to end");
     let early = search_group(TOO_EARLY, usize::MAX, &AtomicBool::new(false));
     let (property, schedule) = early.broken.expect("a ring of two is too small");
     assert_eq!((property, schedule.len()), ("a ring begins with more members than a list has entries", 4));
+    let long = search_group(TOO_LONG, usize::MAX, &AtomicBool::new(false));
+    let (property, schedule) = long.broken.expect("a ring of three has lists of all");
+    let back = "left in peace, a ring of r + 1 members or fewer ends for all of them";
+    assert_eq!((property, schedule.len()), (back, 1));
 }

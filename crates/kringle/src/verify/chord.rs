@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
 use clap::Args;
-use kringle_check::chord::forming::{self, FoundGroup, GROUPS, TOO_EARLY, search_group};
+use kringle_check::chord::forming::{self, FoundGroup, GROUPS, TOO_EARLY, TOO_LONG, search_group};
 use kringle_check::chord::suite::{self, GATE, RUNS};
 use kringle_check::chord::{Found, Limits, Progress, World, search};
 use kringle_core::config::Safeguard;
@@ -282,15 +282,18 @@ type Missed = (&'static str, String, Option<(&'static str, usize)>, usize);
 fn run_gate(json: bool) -> Result<Verdict, Failure> {
     let found = suite::gate(&stop::STOP, |rule| begin(&format!("without {rule}")))
         .map_err(|why| Failure::usage(why, "This is our mistake; please report it."))?;
-    let early = search_group(TOO_EARLY, usize::MAX, &stop::STOP);
+    let groups = [(Safeguard::Forming, TOO_EARLY), (Safeguard::WayBack, TOO_LONG)];
+    let groups = groups.map(|(rule, group)| (rule, search_group(group, usize::MAX, &stop::STOP)));
     progress("");
     let mut rows: Vec<Missed> = Vec::new();
     for (found, rule) in found.iter().zip(GATE) {
         let broken = found.broken.as_ref().map(|broken| (broken.property, broken.schedule.len()));
         rows.push((rule.rule.name(), found.world.to_string(), broken, found.states));
     }
-    let broken = early.broken.map(|(property, schedule)| (property, schedule.len()));
-    rows.push((Safeguard::Forming.name(), early.group.to_string(), broken, early.states));
+    for (rule, found) in groups {
+        let broken = found.broken.map(|(property, schedule)| (property, schedule.len()));
+        rows.push((rule.name(), found.group.to_string(), broken, found.states));
+    }
     let good = rows.len() > GATE.len() && rows.iter().all(|(_, _, broken, _)| broken.is_some());
     let text = if json {
         let rules = rows.iter().map(|(rule, world, broken, states)| {
