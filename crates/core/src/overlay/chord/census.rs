@@ -29,7 +29,8 @@ impl Chord {
             return;
         };
         let ready = self.large && self.status == Status::Ready && cx.config.rule(Safeguard::WayBack);
-        if !ready || !(self.is_lowest() || !self.forming.members().is_empty()) {
+        let counts = self.is_lowest() || !self.forming.members().is_empty();
+        if !ready || !counts {
             return;
         }
         if self.ring.succ_list().contains(&pred) {

@@ -225,3 +225,93 @@ fn a_list_has_room_for_as_many_as_a_ring_begins_with() {
         assert!(founder.proposal.is_some_and(|proposal| proposal.list.len() == successors + 3));
     }
 }
+
+/// Six that are a ring, with the list of all of them beside it.
+fn ring() -> Group {
+    let group = Group::of(&[1, 2, 3, 4, 5, 6]);
+    assert!(group.nodes.values().all(Forming::is_ring));
+    group
+}
+
+fn count(group: &mut Group, by: u32, members: &[u32]) {
+    let members = members.iter().copied().map(node).collect();
+    group.step(by, |forming, out| forming.update(members, &RULES, out));
+}
+
+#[test]
+fn a_ring_ends_for_all_that_are_left() {
+    let mut group = ring();
+    [2, 5].map(|gone| group.nodes.remove(&gone));
+    count(&mut group, 1, &[1, 3, 4, 6]);
+    group.drain();
+    assert!(group.all_know(&[1, 3, 4, 6]), "{:?}", group.lists());
+    assert!(!group.nodes.values().any(Forming::is_ring));
+}
+
+#[test]
+fn between_enough_and_few_all_stays_as_it_is() {
+    let mut group = ring();
+    group.nodes.remove(&2);
+    count(&mut group, 1, &[1, 3, 4, 5, 6]);
+    group.drain();
+    assert!(group.all_know(&[1, 3, 4, 5, 6]) && group.nodes.values().all(Forming::is_ring));
+    let five = Group::of(&[1, 3, 4, 5, 6]);
+    assert!(!five.nodes.values().any(Forming::is_ring), "five that grew are none yet");
+}
+
+#[test]
+fn a_half_of_the_list_does_not_even_ask() {
+    let mut group = ring();
+    count(&mut group, 1, &[1, 3, 6]);
+    assert!(group.flight.is_empty());
+    assert!(!group.nodes[&1].shuts_out(node(9)));
+}
+
+#[test]
+fn whoever_agreed_lets_newcomers_wait_but_not_for_ever() {
+    let mut group = ring();
+    count(&mut group, 1, &[1, 3, 4, 6]);
+    // Six is gone by now, so the list never holds.
+    group.nodes.remove(&6);
+    group.drain();
+    assert!(group.nodes[&3].shuts_out(node(9)));
+    assert!(!group.nodes[&3].shuts_out(node(2)), "who is on the list that holds is no newcomer");
+    (0..2 * ROUNDS_MAX).for_each(|_| group.fire());
+    assert!(!group.nodes[&3].shuts_out(node(9)) && !group.nodes[&1].shuts_out(node(9)));
+    assert!(group.nodes.values().all(Forming::is_ring));
+    // It asks again after a while, not at once.
+    count(&mut group, 1, &[1, 3, 4]);
+    assert!(group.flight.is_empty());
+    (0..PAUSE).for_each(|_| count(&mut group, 1, &[1, 3, 4, 5]));
+    group.drain();
+    assert_eq!(group.nodes[&1].members().len(), 4);
+}
+
+#[test]
+fn a_newcomer_with_the_lowest_id_learns_what_held_before() {
+    let mut group = ring();
+    group.add(0);
+    group.step(0, |forming, _| forming.enter_ring());
+    [1, 2].map(|gone| group.nodes.remove(&gone));
+    count(&mut group, 0, &[0, 3, 4, 5, 6]);
+    group.drain();
+    assert_eq!(group.nodes[&0].epoch(), group.nodes[&3].epoch(), "refused, and told");
+    (0..PAUSE).for_each(|_| count(&mut group, 0, &[0, 3, 4, 5, 6]));
+    group.drain();
+    assert!(group.all_know(&[0, 3, 4, 5, 6]), "{:?}", group.lists());
+}
+
+#[test]
+fn who_did_not_hear_that_a_ring_has_ended_asks() {
+    let mut group = ring();
+    [2, 5].map(|gone| group.nodes.remove(&gone));
+    count(&mut group, 1, &[1, 3, 4, 6]);
+    while !group.flight.iter().any(|(_, _, message)| matches!(message, Message::Commit { .. })) {
+        let (from, to, message) = group.flight.pop_front().expect("under way");
+        group.step(to.addr.0, |forming, out| forming.receive(node(from), message, &RULES, out));
+    }
+    group.flight.clear();
+    assert!(group.nodes[&4].is_ring());
+    group.fire();
+    assert!(!group.nodes.values().any(Forming::is_ring));
+}
