@@ -448,8 +448,7 @@ impl Moment {
             return Some(ONE_BEGINNING);
         }
         // States with messages on their way come to one without by steps of the search.
-        // Whoever was left out by mistake is found by the overlay, which asks those it lost where it belongs.
-        let judged = self.flight.is_empty() && self.suspicions == group.suspicions;
+        let judged = self.flight.is_empty();
         let property = if group.ring > 0 { BACK } else { SETTLES };
         (judged && !self.settles(group)).then_some(property)
     }

@@ -287,10 +287,15 @@ impl Forming {
         }
         // Whoever decides says so if there is a later list, with this node on it or not.
         let agreed = self.agreed.as_ref();
-        let to = agreed.map(|agreed| agreed.proposer).or(self.leader());
-        if let Some(to) = to.filter(|to| to.id != self.me.id) {
-            let epoch = agreed.map_or(self.epoch, |agreed| agreed.epoch);
-            out.push(Effect::Send(to, Message::Sealed { epoch, agreed: true }));
+        let epoch = agreed.map_or(self.epoch, |agreed| agreed.epoch);
+        let reminder = Message::Sealed { epoch, agreed: true };
+        match agreed.map(|agreed| agreed.proposer).or(self.leader()) {
+            Some(to) if to.id != self.me.id => out.push(Effect::Send(to, reminder)),
+            // Who takes itself for the one who decides may have been left out by the others.
+            _ => {
+                let others = self.members.iter().filter(|node| node.id != self.me.id);
+                out.extend(others.map(|node| Effect::Send(*node, reminder.clone())));
+            }
         }
     }
 

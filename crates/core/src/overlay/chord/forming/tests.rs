@@ -199,6 +199,19 @@ fn who_was_left_out_finds_out() {
     assert!(group.nodes[&3].members().is_empty());
 }
 
+/// Found by the model checker: it took itself for the one who decides, and asked nobody.
+#[test]
+fn the_lowest_that_was_left_out_finds_out_too() {
+    let mut group = Group::of(&[1, 2, 3]);
+    for i in [2, 3] {
+        group.step(i, |forming, out| forming.lost(node(1), &RULES, out));
+    }
+    group.drain();
+    assert_eq!(group.nodes[&2].members(), [node(2), node(3)]);
+    group.fire();
+    assert_eq!(group.expelled, [1]);
+}
+
 #[test]
 fn impossible_lists_are_refused() {
     let mut group = Group::of(&[1, 2]);
