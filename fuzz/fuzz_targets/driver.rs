@@ -3,22 +3,26 @@
 //! Shared by the fuzz target, where the dice are the fuzzer's bytes, and by the fixed-seed test of the core, where
 //! they are a seed.
 
+#[path = "chord.rs"]
+mod chord;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use kringle_core::config::{Config, Metric, Ownership, Settings};
+use kringle_core::config::{Config, Metric, OverlayKind, Ownership, Settings};
 use kringle_core::contact::{Addr, Contact, Proximity};
 use kringle_core::dice::{Dice, SeededDice};
 use kringle_core::edge::{Command, Ctx, Input, NoteKind, Outbox, Output, RequestId, Timer, Verdict};
 use kringle_core::id::{Base, Id, NodeId};
 use kringle_core::message::{App, Body, Hop, HopAck, Outcome, Payload, Receipt, Routed, Rule, Stage};
 use kringle_core::node::Node;
-use kringle_core::overlay::Status;
+use kringle_core::overlay::chord as chord_message;
 use kringle_core::overlay::pastry::routing_table::Entry;
 use kringle_core::overlay::pastry::{
     Announce, Flank, Join, JoinRefusal, JoinReply, LeafProbe, LeafReply, LeaseRecall, LeaseReply,
     LeaseRequest, Message, Race, StateReply, StateRequest, Versions, What,
 };
+use kringle_core::overlay::{Overlay, Status};
 use kringle_core::range::IdRange;
 use kringle_core::records::NoRecords;
 use kringle_core::time::Time;
@@ -81,6 +85,8 @@ impl Driver {
             help_queue: 4,
             hop_attempts: 3,
             ownership: if is(1) { Ownership::Hint } else { Ownership::Lease },
+            overlay: if is(6) { OverlayKind::Chord } else { OverlayKind::Pastry },
+            successors: 4,
             ..Settings::demo()
         };
         let tiny = Settings {
@@ -99,11 +105,12 @@ impl Driver {
             help_queue: 0,
             hop_attempts: 1,
             hops_max: 1,
+            successors: 2,
             ..settings.clone()
         };
         let settings = if is(5) { tiny } else { settings };
         let config = settings.check().expect("settings within the rules");
-        let node = Node::pastry(ME, 1, Addr(0), &config);
+        let node = Node::by_config(ME, 1, Addr(0), &config);
         Driver {
             node,
             config,
@@ -168,6 +175,9 @@ impl Driver {
 
     /// Everybody the node knows says goodbye. A node that was never in a larger ring has nothing to lose, and leaves.
     fn lose_everybody(&mut self) {
+        if self.is_chord() {
+            self.lose_chord();
+        }
         let known = self.node.overlay().as_pastry().map(|pastry| pastry.router().nodes().collect());
         let known: Vec<Contact> = known.unwrap_or_default();
         for from in known {
@@ -194,6 +204,7 @@ impl Driver {
     /// Answers whatever the node last said as a quiet ring would, or lets time pass.
     fn answer_honestly(&mut self) {
         match self.sent.pop() {
+            Some((from, Body::Chord(message))) => self.answer_chord_honestly(from, message),
             Some((from, Body::Ping(nonce))) => self.feed(Input::Message { from, body: Body::Pong(nonce) }),
             Some((from, Body::Pastry(Message::StateRequest(request)))) => {
                 let reply = StateReply { nonce: request.nonce, what: request.what, contacts: Vec::new() };
@@ -378,6 +389,7 @@ impl Driver {
         let clash = matches!(body, Body::Pastry(Message::JoinRefused { reason: JoinRefusal::IdTaken, .. }));
         assert!(to.id != ME || clash, "the node talks to itself: {:?}", body.kind());
         let answer = matches!(body, Body::HopAck(_) | Body::Pong(_) | Body::PongVia { .. })
+            || matches!(&body, Body::Chord(message) if is_said_only(message))
             || matches!(
                 body,
                 Body::Pastry(Message::LeafReply(_) | Message::StateReply(_) | Message::Goodbye(_))
@@ -395,6 +407,13 @@ impl Driver {
         assert!(held < MEMORY_MAX, "the node holds {held} bytes: {overlay:?}, {courier} under way");
         let armed = |timers: &[Timer]| timers.iter().any(|timer| self.timers.contains_key(timer));
         match self.status() {
+            Status::Joining if self.is_chord() => {
+                assert!(armed(&[Timer::Join, Timer::Query]), "a join that nothing wakes up");
+            }
+            Status::Waiting if self.is_chord() => {
+                assert!(armed(&[Timer::Stabilize]), "a newcomer that tells nobody");
+            }
+            Status::Isolated if self.is_chord() => assert!(armed(&[Timer::Heal]), "a node that stays alone"),
             Status::Joining | Status::Waiting | Status::Ok | Status::Isolated => {
                 assert!(armed(&[Timer::Join, Timer::Ask, Timer::Probe]), "a join that nothing wakes up");
             }
@@ -441,7 +460,14 @@ impl Driver {
     }
 
     fn known(&self, id: NodeId) -> Option<Contact> {
-        self.node.overlay().as_pastry()?.router().get(id)
+        match self.node.overlay().as_pastry() {
+            Some(pastry) => pastry.router().get(id),
+            None => self.node.overlay().contact(id),
+        }
+    }
+
+    fn is_chord(&self) -> bool {
+        self.config.overlay == OverlayKind::Chord
     }
 
     /// The same with how near each is said to be.
@@ -537,6 +563,7 @@ impl Driver {
                 let race = Race { versions: versions(choices), round: announce.round, contacts };
                 Body::Pastry(Message::Race(Box::new(race)))
             }
+            Body::Chord(question) => Body::Chord(self.chord_answer(question, choices)),
             // Told to somebody there is no connection with.
             Body::Receipt(_) => return Some(Input::Unsent { to: from, body }),
             _ => self.body(choices),
@@ -546,6 +573,9 @@ impl Driver {
 
     /// Any message at all.
     fn body(&self, choices: &mut dyn Dice) -> Body {
+        if self.is_chord() && choices.below(4) > 0 {
+            return Body::Chord(self.chord_message(choices));
+        }
         let nonce = self.nonce(choices);
         let small = [0, 1, 2, u8::MAX][choices.below(4)];
         let side = if choices.below(2) == 0 { Flank::Left } else { Flank::Right };
@@ -701,6 +731,12 @@ fn most_hops() -> u8 {
     (0..=u8::MAX).rev().find(fits).unwrap_or(1)
 }
 
+/// Says whether nobody answers this.
+fn is_said_only(message: &chord_message::Message) -> bool {
+    use chord_message::Message as M;
+    !message.is_question() && !matches!(message, M::Ping { .. } | M::Apply | M::Seal { .. } | M::Notify)
+}
+
 fn nonce_of(body: &Body) -> Option<u32> {
     match body {
         Body::Routed(routed) => Some(routed.hop),
@@ -710,6 +746,7 @@ fn nonce_of(body: &Body) -> Option<u32> {
         Body::PingVia { nonce, .. } | Body::PongVia { nonce, .. } => Some(*nonce),
         Body::Pastry(Message::LeafProbe(probe)) => Some(probe.nonce),
         Body::Pastry(Message::StateRequest(request)) => Some(request.nonce),
+        Body::Chord(message) => message.nonce(),
         _ => None,
     }
 }

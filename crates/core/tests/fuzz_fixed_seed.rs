@@ -18,6 +18,7 @@ use kringle_core::edge::{Command, Input, NoteKind};
 use kringle_core::id::Id;
 use kringle_core::message::{App, Body, HopAck, Outcome, Payload, Receipt, Routed, Stage};
 use kringle_core::overlay::Status;
+use kringle_core::overlay::chord::Message as Chord;
 use kringle_core::overlay::pastry::routing_table::Entry;
 use kringle_core::overlay::pastry::{Announce, Join, LeafProbe, Message, StateRequest, What};
 use kringle_core::wire::{self, CONTACTS_MAX, HEADER, IndexBook};
@@ -27,6 +28,9 @@ const CLUSTER: ClusterId = ClusterId(*b"kringle-wire-v1.");
 
 /// The driver's configurations that together have every setting both ways, and the smallest one there is.
 const VARIANTS: [u64; 5] = [0, 13, 18, 31, 32];
+
+/// The same for Chord.
+const OF_CHORD: [u64; 4] = [64, 64 + 13, 64 + 18, 64 + 32];
 
 /// The golden frames of the wire format, but those this build has no message for.
 fn frames() -> Vec<Vec<u8>> {
@@ -180,8 +184,12 @@ fn a_node_survives_what_is_read_from_spoilt_frames() {
 
 /// Gives a node random inputs, most of them while it is in one status, and returns what happened in there.
 fn explore(status: Status, inputs: usize) -> BTreeSet<NoteKind> {
+    explore_in(&VARIANTS, status, inputs)
+}
+
+fn explore_in(variants: &[u64], status: Status, inputs: usize) -> BTreeSet<NoteKind> {
     let mut notes = BTreeSet::new();
-    for variant in VARIANTS {
+    for &variant in variants {
         println!("{status:?}, variant {variant}");
         let mut choices = SeededDice::derive(variant, status as u64);
         let mut driver = Driver::new(variant);
@@ -227,6 +235,7 @@ fn a_ready_node_survives_any_input() {
         NoteKind::ListHolds,
         NoteKind::FingerFound,
         NoteKind::Dissolved,
+        NoteKind::WentBack,
     ];
     let never: Vec<&NoteKind> =
         NoteKind::ALL.iter().filter(|kind| !notes.contains(kind) && !of_chord.contains(kind)).collect();
@@ -241,6 +250,43 @@ fn a_leaving_node_survives_any_input() {
 #[test]
 fn an_isolated_node_survives_any_input() {
     explore(Status::Isolated, 20_000);
+}
+
+#[test]
+fn a_chord_node_survives_any_input() {
+    let mut notes = BTreeSet::new();
+    for status in
+        [Status::Out, Status::Joining, Status::Waiting, Status::Ready, Status::Leaving, Status::Isolated]
+    {
+        notes.extend(explore_in(&OF_CHORD, status, 20_000));
+    }
+    let wanted = [
+        NoteKind::BySuccessorList,
+        NoteKind::ByPredecessor,
+        NoteKind::GaveWay,
+        NoteKind::ListHolds,
+        NoteKind::FingerFound,
+        NoteKind::Dissolved,
+        NoteKind::WentBack,
+    ];
+    let never: Vec<&NoteKind> = wanted.iter().filter(|kind| !notes.contains(kind)).collect();
+    assert!(never.is_empty(), "never happened: {never:?}");
+}
+
+/// Found by random inputs: it had nobody to look for its ring through.
+#[test]
+fn a_lone_founder_that_is_left_out_turns_to_whoever_said_so() {
+    let mut driver = Driver::new(OF_CHORD[0]);
+    driver.command(Command::Create);
+    let (me, from) = (Contact::new(driver.me(), 1, Addr(0)), Contact::new(Id::new(9), 1, Addr(9)));
+    for message in [
+        Chord::Seal { epoch: 2, base: 1, ring: false, list: vec![from, me] },
+        Chord::Commit { epoch: 3, ring: false, list: vec![from] },
+    ] {
+        driver.feed(Input::Message { from, body: Body::Chord(message) });
+    }
+    assert_eq!(driver.status(), Status::Joining);
+    driver.leave();
 }
 
 /// Any node of a large ring.

@@ -266,7 +266,7 @@ impl Steps {
                 Effect::GaveUp => seen |= 1 << 2,
                 Effect::Suspected(_) => seen |= 1 << 5,
                 Effect::Cleared(_) => seen |= 1 << 6,
-                Effect::Refused(_) | Effect::Committed | Effect::Expelled => {}
+                Effect::Refused(_) | Effect::Committed | Effect::Expelled(_) => {}
             }
         }
         let closed = before.is_some_and(|before| nonce(before).is_some() && open != Some(OPEN));

@@ -72,9 +72,11 @@ impl Chord {
                 }
                 Effect::GaveUp => cx.note(Note::GaveWay),
                 Effect::Committed => self.on_committed(cx),
-                Effect::Expelled => {
-                    let members = self.beside.clone();
-                    self.join_again(members, cx);
+                Effect::Expelled(by) => {
+                    // Whoever told us last, if there is nobody else.
+                    let mut through = self.beside.clone();
+                    through.insert(0, by);
+                    self.join_again(through, cx);
                 }
             }
         }
@@ -112,6 +114,8 @@ impl Chord {
 
     pub(super) fn on_message(&mut self, from: Contact, message: Message, cx: &mut Ctx<'_>) {
         match message {
+            // Whoever wants nothing is not drawn into anything.
+            _ if self.status == Status::Out => cx.refuse(Refusal::NotJoined),
             Message::Apply => self.on_apply(from, cx),
             Message::Referred { nonce, to, ring: false } if self.large && nonce != 0 => {
                 self.on_elsewhere(from, nonce, to, cx);

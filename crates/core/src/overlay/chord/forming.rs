@@ -445,7 +445,7 @@ impl Forming {
         } else if self.ring || !self.members.is_empty() {
             // The others have gone on without this node.
             *self = Forming::new(self.me);
-            out.push(Effect::Expelled);
+            out.push(Effect::Expelled(from));
         }
     }
 

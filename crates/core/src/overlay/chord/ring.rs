@@ -157,8 +157,8 @@ pub enum Effect {
     GaveUp,
     /// A list of all members holds.
     Committed,
-    /// The others have agreed on a list without this node.
-    Expelled,
+    /// The others have agreed on a list without this node; this one has said so.
+    Expelled(Contact),
 }
 
 /// Why a join came to nothing.

@@ -28,7 +28,7 @@ impl Group {
         for effect in out {
             match effect {
                 Effect::Send(to, message) => self.flight.push_back((i, to, message)),
-                Effect::Expelled => self.expelled.push(i),
+                Effect::Expelled(_) => self.expelled.push(i),
                 _ => {}
             }
         }
