@@ -254,7 +254,7 @@ fn count(group: &mut Group, by: u32, members: &[u32]) {
 #[test]
 fn a_ring_ends_for_all_that_are_left() {
     let mut group = ring();
-    [2, 5].map(|gone| group.nodes.remove(&gone));
+    group.nodes.retain(|i, _| ![2, 5].contains(i));
     count(&mut group, 1, &[1, 3, 4, 6]);
     group.drain();
     assert!(group.all_know(&[1, 3, 4, 6]), "{:?}", group.lists());
@@ -305,7 +305,7 @@ fn a_newcomer_with_the_lowest_id_learns_what_held_before() {
     let mut group = ring();
     group.add(0);
     group.step(0, |forming, _| forming.enter_ring());
-    [1, 2].map(|gone| group.nodes.remove(&gone));
+    group.nodes.retain(|i, _| ![1, 2].contains(i));
     count(&mut group, 0, &[0, 3, 4, 5, 6]);
     group.drain();
     assert_eq!(group.nodes[&0].epoch(), group.nodes[&3].epoch(), "refused, and told");
@@ -317,7 +317,7 @@ fn a_newcomer_with_the_lowest_id_learns_what_held_before() {
 #[test]
 fn who_did_not_hear_that_a_ring_has_ended_asks() {
     let mut group = ring();
-    [2, 5].map(|gone| group.nodes.remove(&gone));
+    group.nodes.retain(|i, _| ![2, 5].contains(i));
     count(&mut group, 1, &[1, 3, 4, 6]);
     while !group.flight.iter().any(|(_, _, message)| matches!(message, Message::Commit { .. })) {
         let (from, to, message) = group.flight.pop_front().expect("under way");
