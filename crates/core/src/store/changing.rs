@@ -168,13 +168,18 @@ impl Store {
             return;
         }
         round.frozen.push((from, state, counts));
+        if round.state.is_some() || !round.merging.is_empty() {
+            // A quorum has told enough, and its states are being put together: what another accepted before is not
+            // proposed any more, or it would be with a state that nobody is made to have.
+            return;
+        }
         if let Some(accepted) = accepted
             && round.found.as_ref().is_none_or(|found| found.0 < accepted.0)
         {
             round.found = Some(accepted);
         }
         let is_me = |(id, ..): &&(NodeId, Sum, bool)| *id == self.me.id;
-        if round.frozen.len() < quorum || round.state.is_some() || !round.merging.is_empty() {
+        if round.frozen.len() < quorum {
             return;
         }
         // This node puts the states together, so it must be one of them.
