@@ -455,6 +455,11 @@ impl Store {
                 // Whoever began this is gone, or slower than we are.
                 let wish = slot.view.members.clone();
                 self.start_round(number, wish, cx);
+            } else if waited > ROUND && matches!(slot.standing, Standing::Doubting(_)) {
+                // It can neither show its records nor change them: promises outlast damage. The others can decide without
+                // it once they know that there is something to decide, and what they decide ends the doubt.
+                let wish = slot.view.members.clone();
+                self.start_round(number, wish, cx);
             } else if waited > ROUND && slot.standing == Standing::Behind {
                 // Others may know more.
                 let (epoch, members) = (slot.view.epoch, slot.view.members.clone());
