@@ -217,8 +217,8 @@ impl Store {
         ring: &dyn Routes,
         cx: &mut Ctx<'_>,
     ) -> bool {
-        if let Some(slot) = self.seeking.remove(&number) {
-            self.sought(slot, root, cx);
+        if let Some(seeking) = self.seeking.remove(&number) {
+            self.sought(number, seeking, root, cx);
             self.finish(ring, cx);
             return true;
         }

@@ -168,13 +168,18 @@ impl Store {
             return;
         }
         round.frozen.push((from, state, counts));
+        if round.state.is_some() || !round.merging.is_empty() {
+            // A quorum has told enough, and its states are being put together: what another accepted before is not
+            // proposed any more, or it would be with a state that nobody is made to have.
+            return;
+        }
         if let Some(accepted) = accepted
             && round.found.as_ref().is_none_or(|found| found.0 < accepted.0)
         {
             round.found = Some(accepted);
         }
         let is_me = |(id, ..): &&(NodeId, Sum, bool)| *id == self.me.id;
-        if round.frozen.len() < quorum || round.state.is_some() || !round.merging.is_empty() {
+        if round.frozen.len() < quorum {
             return;
         }
         // This node puts the states together, so it must be one of them.
@@ -448,6 +453,11 @@ impl Store {
                 }
             } else if slot.standing == Standing::Ready && waited > PATIENCE * (place + 1) {
                 // Whoever began this is gone, or slower than we are.
+                let wish = slot.view.members.clone();
+                self.start_round(number, wish, cx);
+            } else if waited > ROUND && matches!(slot.standing, Standing::Doubting(_)) {
+                // It can neither show its records nor change them: promises outlast damage. The others can decide without
+                // it once they know that there is something to decide, and what they decide ends the doubt.
                 let wish = slot.view.members.clone();
                 self.start_round(number, wish, cx);
             } else if waited > ROUND && slot.standing == Standing::Behind {

@@ -53,6 +53,7 @@ impl Store {
         (slot.state, slot.records, slot.grave) = (count.state, count.records, count.grave);
         if count.damaged && slot.standing == Standing::Ready {
             slot.standing = Standing::Doubting(0);
+            self.to_pull.insert(number);
         }
     }
 

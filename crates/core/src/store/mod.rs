@@ -100,8 +100,8 @@ pub struct Store {
     unsettled: BTreeSet<u32>,
     /// Slots that wait for their turn to be pulled.
     to_pull: BTreeSet<u32>,
-    /// Lookups of whoever answers for slots this node is far from.
-    seeking: BTreeMap<u32, u32>,
+    /// Lookups under way, by number.
+    seeking: BTreeMap<u32, Seeking>,
     /// How many values known sets have, and how many bytes.
     sizes: BTreeMap<Cell, SetSize>,
     next: u32,
@@ -179,6 +179,22 @@ enum After {
     Bound(u64),
     /// The disk has come this far.
     Age(u64),
+}
+
+/// A lookup under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Seeking {
+    what: Sought,
+    since: Time,
+}
+
+/// What is looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Sought {
+    /// Whoever answers for a slot this node is far from.
+    Slot(u32),
+    /// A member of a view, of which this node knows no more than its id: disks remember views, but not ways.
+    Node(NodeId),
 }
 
 /// Whether this node's disk is known to be the one others knew.
@@ -378,7 +394,10 @@ impl Store {
     }
 
     fn send(&mut self, to: NodeId, message: Message, ring: &dyn Routes, cx: &mut Ctx<'_>) -> bool {
-        let Some(contact) = self.contact(to, ring) else { return false };
+        let Some(contact) = self.contact(to, ring) else {
+            self.seek(Sought::Node(to), ring, cx);
+            return false;
+        };
         cx.send(contact, Body::Store(Box::new(Packet { message, contacts: Vec::new() })));
         true
     }
@@ -549,7 +568,10 @@ impl Store {
             }
         }
         for (to, items) in core::mem::take(&mut self.outgoing) {
-            let Some(contact) = self.contact(to, ring) else { continue };
+            let Some(contact) = self.contact(to, ring) else {
+                self.seek(Sought::Node(to), ring, cx);
+                continue;
+            };
             for chunk in items.chunks(ITEMS_MAX) {
                 let packet = Packet { message: Message::Slots(chunk.to_vec()), contacts: Vec::new() };
                 cx.send(contact, Body::Store(Box::new(packet)));

@@ -14,7 +14,7 @@ use super::pulling::Why;
 use super::record::{Cell, Kind, Record};
 use super::version::Version;
 use super::view::{Cut, Learner, Member, Slot, Standing};
-use super::{PROOF, Peer, Proof, Store};
+use super::{PROOF, Peer, Proof, Seeking, Sought, Store};
 use crate::config::Safeguard;
 use crate::contact::Contact;
 use crate::edge::{Ctx, Event};
@@ -27,8 +27,10 @@ use crate::records::Space;
 const EVERY: Duration = Duration::from_millis(50);
 /// How often somebody that is to become a member is told so.
 const TOLD: Duration = Duration::from_secs(1);
-/// Slots looked for at the same time.
+/// Slots looked for at the same time, and nodes.
 const SEEKING: usize = 16;
+/// How long a lookup is waited for.
+const SOUGHT: Duration = Duration::from_secs(2);
 /// How long a slot this node does not hold is kept at least.
 const KEPT: Duration = Duration::from_secs(30);
 
@@ -164,6 +166,14 @@ impl Store {
     fn tend_from_afar(&mut self, number: u32, ring: &dyn Routes, cx: &mut Ctx<'_>) -> bool {
         let Some(slot) = self.slots.get(&number) else { return false };
         let middle = Cut::of(cx.config.slots).middle(number);
+        let members = &slot.view.members;
+        if let Some(lost) = members.iter().find(|member| self.is_other(member)).filter(|_| members.len() > 1)
+        {
+            // It may be the very node that answers for the slot, which can become a member only when it is none.
+            let wish = members.iter().filter(|member| *member != lost).copied().collect();
+            self.start_round(number, wish, cx);
+            return true;
+        }
         match slot.learner {
             Some(Learner { id, born: Some(born), .. }) if slot.view.place(id).is_none() => {
                 let mut wish = slot.view.members.clone();
@@ -174,23 +184,53 @@ impl Store {
                 }
             }
             Some(learner) if cx.now.since(learner.told) < TOLD * 2 => {}
-            _ if self.seeking.len() >= SEEKING => {}
-            _ if self.seeking.values().any(|slot| *slot == number) => {}
-            _ => {
-                let serial = cx.dice.roll() as u32;
-                self.seeking.insert(serial, number);
-                cx.out.route(lookup(middle, serial, ring));
-            }
+            _ => self.seek(Sought::Slot(number), ring, cx),
         }
         true
     }
 
-    /// Whoever answers for a slot was found, or not.
-    pub(super) fn sought(&mut self, number: u32, root: Option<Contact>, cx: &mut Ctx<'_>) {
+    /// Asks the ring for somebody, unless that was done a moment ago. Answers can be lost, so nobody is waited for for
+    /// ever.
+    pub(super) fn seek(&mut self, what: Sought, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        if !matches!(ring.status(), Status::Ready | Status::Leaving) {
+            return;
+        }
+        self.seeking.retain(|_, seeking| cx.now.since(seeking.since) < SOUGHT);
+        let alike = |other: &Sought| core::mem::discriminant(other) == core::mem::discriminant(&what);
+        let open = self.seeking.values().filter(|seeking| alike(&seeking.what)).count();
+        if open >= SEEKING || self.seeking.values().any(|seeking| seeking.what == what) {
+            return;
+        }
+        let key = match what {
+            Sought::Slot(number) => Cut::of(cx.config.slots).middle(number),
+            Sought::Node(id) => id,
+        };
+        let serial = cx.dice.roll() as u32;
+        self.seeking.insert(serial, Seeking { what, since: cx.now });
+        cx.out.route(lookup(key, serial, ring));
+    }
+
+    /// Whoever answers for what was looked up was found, or not.
+    pub(super) fn sought(&mut self, serial: u32, seeking: Seeking, root: Option<Contact>, cx: &mut Ctx<'_>) {
+        let number = match seeking.what {
+            Sought::Slot(number) => number,
+            Sought::Node(id) => {
+                match root.filter(|root| root.id == id) {
+                    // What was to be said is said again by whoever wanted to.
+                    Some(node) => _ = self.peer(node),
+                    // It is not in the ring. Kept, so that it is not looked up again at once.
+                    None => _ = self.seeking.insert(serial, seeking),
+                }
+                return;
+            }
+        };
         let Some(slot) = self.slots.get_mut(&number) else { return };
         let Some(root) = root.filter(|_| slot.serves()) else { return };
         if slot.view.place(root.id).is_some() {
-            // It sees to the slot.
+            // It sees to the slot, unless it has lost the disk it had as a member: then it says so.
+            let word = Word::View { view: slot.view.clone(), entered: slot.entered };
+            self.peer(root);
+            self.word(root.id, number, word);
             self.unsettled.remove(&number);
             return;
         }

@@ -4,3 +4,4 @@ mod cluster;
 mod holding;
 mod hostile;
 mod operations;
+mod stuck;
