@@ -445,7 +445,9 @@ impl Store {
 
     /// Returns how many other members of a slot have vouched for this node's disk.
     fn vouched(&self, slot: &Slot) -> usize {
-        let others = slot.view.members.iter().filter(|member| member.id != self.me.id);
+        // Whoever lost its own disk remembers nobody's.
+        let others =
+            slot.view.members.iter().filter(|member| member.id != self.me.id && !self.is_other(member));
         others.filter(|member| self.peers.get(&member.id).is_some_and(|peer| peer.vouched)).count()
     }
 

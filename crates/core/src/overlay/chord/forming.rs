@@ -289,7 +289,8 @@ impl Forming {
         let agreed = self.agreed.as_ref();
         let epoch = agreed.map_or(self.epoch, |agreed| agreed.epoch);
         let reminder = Message::Sealed { epoch, agreed: true };
-        match agreed.map(|agreed| agreed.proposer).or(self.leader()) {
+        let proposer = agreed.map(|agreed| agreed.proposer).filter(|proposer| !self.is_dead(proposer.id));
+        match proposer.or(self.leader()) {
             Some(to) if to.id != self.me.id => out.push(Effect::Send(to, reminder)),
             // Who takes itself for the one who decides may have been left out by the others.
             _ => {
@@ -410,8 +411,9 @@ impl Forming {
                 self.proposal = None;
                 self.propose(rules, out);
             }
-            // Somebody who may not have seen the latest list take effect, and may not be on it.
-            _ if agreed && !self.members.is_empty() && epoch <= self.epoch => {
+            // Somebody who may not have seen the latest list take effect, and may not be on it; or one who waits for a list
+            // this node no longer proposes.
+            _ if agreed && (self.ring || !self.members.is_empty()) => {
                 out.push(Effect::Send(from, self.commit()));
             }
             _ => {}

@@ -505,12 +505,13 @@ impl Search {
                 return true;
             }
         }
-        if !stuck {
-            return false;
-        }
         for (at, step) in optional.iter().enumerate() {
-            // Of several that would do the same, the first asked.
             let kind = self.steps[*step].kind;
+            // What gives a value another time to live gives it the version that was read, too: later is too late.
+            if !stuck && !matches!(kind, Kind::Change { how: How::Expire, .. }) {
+                continue;
+            }
+            // Of several that would do the same, the first asked.
             if optional[..at].iter().any(|earlier| self.steps[*earlier].kind == kind) {
                 continue;
             }

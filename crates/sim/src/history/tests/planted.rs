@@ -187,6 +187,14 @@ fn a_time_to_live_ends_in_time_and_not_before() {
     register(&with(&[op(1, 20, 30, keep(None), ok(20)), read(10 * life, nothing())]));
     let gone = [op(1, 0, 1, keep(None), Outcome::ConditionFailed(Version::ZERO))];
     good(&gone);
+    // Store chaos, seed 21: the last time to live was given before the first read, though nobody was told so.
+    good(&with(&[
+        op(1, 20, 30, keep(None), ok(20)),
+        op(1, 40, 50, keep(Some(life)), unknown()),
+        read(life, found("a", 30)),
+        read(life + 10, nothing()),
+        read(life + 20, found("a", 30)),
+    ]));
 }
 
 #[test]

@@ -186,6 +186,23 @@ fn a_proposer_that_dies_is_replaced_and_nobody_is_lost() {
     assert!(group.all_know(&[2, 3, 4]), "{:?}", group.lists());
 }
 
+/// Found by store chaos over Chord, seed 990: the proposer had gone on with another list, and they waited for ever.
+#[test]
+fn who_waits_for_a_list_that_is_no_longer_proposed_is_told_what_holds() {
+    let mut group = Group::of(&[1, 2, 3]);
+    let list = alloc::vec![node(1), node(2), node(3)];
+    let seal = Message::Seal { epoch: 27, base: group.nodes[&1].epoch(), ring: false, list: list.clone() };
+    group.step(3, |forming, out| forming.receive(node(2), seal, &RULES, out));
+    group.flight.clear();
+    // What holds meanwhile has a lower number.
+    let commit = Message::Commit { epoch: 26, ring: false, list };
+    group.step(2, |forming, out| forming.receive(node(1), commit, &RULES, out));
+    assert!(group.nodes[&3].epoch() < 26);
+    group.step(3, |forming, out| forming.fire(&RULES, out));
+    group.drain();
+    assert_eq!(group.nodes[&3].epoch(), 26);
+}
+
 #[test]
 fn who_was_left_out_finds_out() {
     let mut group = Group::of(&[1, 2, 3]);
