@@ -42,7 +42,7 @@ impl Driver {
                 (from, Message::GotPredAndSuccs { nonce, pred: None, list: self.ring_after(from) })
             }
             Message::Ping { nonce } => (from, Message::Pong { nonce }),
-            Message::Seal { epoch, .. } => (from, Message::Sealed { epoch, agreed: true }),
+            Message::Seal { epoch, .. } => (from, Message::Sealed { epoch, agreed: true, ring: true }),
             Message::Notify => (self.before_me(), Message::Notify),
             _ => return,
         };
@@ -86,7 +86,9 @@ impl Driver {
                     _ => Message::Commit { epoch: 1 + at as u32, ring, list: self.group(choices) },
                 }
             }
-            (Message::Seal { epoch, .. }, at) => Message::Sealed { epoch: *epoch, agreed: at > 1 },
+            (Message::Seal { epoch, .. }, at) => {
+                Message::Sealed { epoch: *epoch, agreed: at > 1, ring: at % 2 == 0 }
+            }
             _ => self.chord_message(choices),
         }
     }
@@ -141,7 +143,11 @@ impl Driver {
                 let (epoch, base) = (number()[choices.below(7)], number()[choices.below(7)]);
                 Message::Seal { epoch, base, ring: choices.below(2) == 0, list: self.group(choices) }
             }
-            18 => Message::Sealed { epoch: number()[choices.below(7)], agreed: choices.below(2) == 0 },
+            18 => Message::Sealed {
+                epoch: number()[choices.below(7)],
+                agreed: choices.below(2) == 0,
+                ring: choices.below(2) == 0,
+            },
             _ => {
                 let (epoch, ring) = (number()[choices.below(7)], choices.below(2) == 0);
                 Message::Commit { epoch, ring, list: self.group(choices) }

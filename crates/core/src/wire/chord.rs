@@ -36,9 +36,10 @@ pub(super) fn encode(message: &Message, out: &mut Writer<'_>) -> u32 {
             out.number(WHOLE, (*ring).into());
             out.contacts(CONTACTS, list);
         }
-        Message::Sealed { epoch, agreed } => {
+        Message::Sealed { epoch, agreed, ring } => {
             out.number(VERSIONS, *epoch);
             out.number(TAKEN, (*agreed).into());
+            out.number(WHOLE, (*ring).into());
         }
         Message::GetPredAndSuccs { .. }
         | Message::Notify
@@ -94,7 +95,9 @@ pub(super) fn decode(
             let ring = flag(WHOLE)?;
             Message::Seal { epoch, base, ring, list: fields.list(CONTACTS)?.contacts(book) }
         }
-        BodyKind::Sealed => Message::Sealed { epoch: fields.number(VERSIONS)?, agreed: flag(TAKEN)? },
+        BodyKind::Sealed => {
+            Message::Sealed { epoch: fields.number(VERSIONS)?, agreed: flag(TAKEN)?, ring: flag(WHOLE)? }
+        }
         BodyKind::Commit => {
             let (epoch, ring) = (fields.number(VERSIONS)?, flag(WHOLE)?);
             Message::Commit { epoch, ring, list: fields.list(CONTACTS)?.contacts(book) }

@@ -87,7 +87,7 @@ fn samples(named: &[Contact]) -> Vec<Body> {
         Chord::Apply,
         Chord::Referred { nonce: 0, to: target, ring: true },
         Chord::Seal { epoch: 1, base: 0, ring: false, list: list.clone() },
-        Chord::Sealed { epoch: 1, agreed: true },
+        Chord::Sealed { epoch: 1, agreed: true, ring: false },
         Chord::Commit { epoch: 1, ring: true, list },
     ];
     bodies.extend(chord.map(Body::Chord));

@@ -91,7 +91,7 @@ impl Chord {
             && self.large
             && !self.has_beside(list)
         {
-            return cx.send(from, Body::Chord(Message::Sealed { epoch: *epoch, agreed: false }));
+            return cx.send(from, Body::Chord(Message::Sealed { epoch: *epoch, agreed: false, ring: true }));
         }
         self.with_forming(cx, |forming, rules, out| forming.receive(from, seal, rules, out));
     }

@@ -108,7 +108,9 @@ impl Chord {
                 self.with_ring(cx, |ring, rules, out| ring.start_ring(&members, rules, out));
             }
             (true, false) => self.go_back(cx),
-            _ => {}
+            // It has been on its way into a ring, too; one of the two is enough.
+            (false, false) => self.with_ring(cx, |ring, _, out| ring.end(out)),
+            (true, true) => {}
         }
     }
 

@@ -245,7 +245,7 @@ impl Forming {
         match message {
             Message::Apply => self.on_apply(from, rules, out),
             Message::Seal { epoch, base, ring, list } => self.on_seal(from, epoch, base, ring, list, out),
-            Message::Sealed { epoch, agreed } => self.on_sealed(from, epoch, agreed, rules, out),
+            Message::Sealed { epoch, agreed, ring } => self.on_sealed(from, epoch, agreed, ring, rules, out),
             Message::Commit { epoch, ring, list } => self.on_commit(from, epoch, ring, list, out),
             _ => out.push(Effect::Refused(Refusal::Unsolicited)),
         }
@@ -288,7 +288,7 @@ impl Forming {
         // Whoever decides says so if there is a later list, with this node on it or not.
         let agreed = self.agreed.as_ref();
         let epoch = agreed.map_or(self.epoch, |agreed| agreed.epoch);
-        let reminder = Message::Sealed { epoch, agreed: true };
+        let reminder = self.sealed(epoch, true);
         let proposer = agreed.map(|agreed| agreed.proposer).filter(|proposer| !self.is_dead(proposer.id));
         match proposer.or(self.leader()) {
             Some(to) if to.id != self.me.id => out.push(Effect::Send(to, reminder)),
@@ -384,19 +384,27 @@ impl Forming {
         let bound = self.promised.max(self.epoch);
         if self.epoch > base && (self.ring || !self.members.is_empty()) {
             // It has missed a list; with that it can propose again.
-            out.push(Effect::Send(from, Message::Sealed { epoch: bound, agreed: false }));
+            out.push(Effect::Send(from, self.sealed(bound, false)));
             return out.push(Effect::Send(from, self.commit()));
         }
         if epoch <= bound && !same {
-            return out.push(Effect::Send(from, Message::Sealed { epoch: bound, agreed: false }));
+            return out.push(Effect::Send(from, self.sealed(bound, false)));
         }
         self.agreed = Some(Agreed { epoch, list, ring, proposer: from, rounds: 0 });
         (self.promised, self.proposal) = (epoch, None);
-        out.push(Effect::Send(from, Message::Sealed { epoch, agreed: true }));
+        out.push(Effect::Send(from, self.sealed(epoch, true)));
         out.push(Effect::Arm(RingTimer::Form));
     }
 
-    fn on_sealed(&mut self, from: Contact, epoch: u32, agreed: bool, rules: &Rules, out: Out<'_>) {
+    fn on_sealed(
+        &mut self,
+        from: Contact,
+        epoch: u32,
+        agreed: bool,
+        ring: bool,
+        rules: &Rules,
+        out: Out<'_>,
+    ) {
         self.highest = self.highest.max(epoch);
         match &mut self.proposal {
             Some(proposal) if agreed && proposal.epoch == epoch => {
@@ -413,9 +421,12 @@ impl Forming {
             }
             // Somebody who may not have seen the latest list take effect, and may not be on it; or one who waits for a list
             // this node no longer proposes.
-            _ if agreed && (self.ring || !self.members.is_empty()) => {
-                out.push(Effect::Send(from, self.commit()));
+            _ if agreed && self.ring && !ring && !self.members.contains(&from) => {
+                // This node has gone on to a ring that has no list, or not with that one. Whoever still counts on it comes, too.
+                let epoch = self.epoch.max(epoch.saturating_add(1));
+                out.push(Effect::Send(from, Message::Commit { epoch, ring: true, list: Vec::new() }));
             }
+            _ if agreed && !self.members.is_empty() => out.push(Effect::Send(from, self.commit())),
             _ => {}
         }
     }
@@ -439,6 +450,10 @@ impl Forming {
         let known = fellows.any(|node| node.id == from.id);
         let fresh = (self.members.is_empty() && !self.ring) || epoch > self.epoch;
         if !fresh || !(known || self.members.is_empty()) || !is_sorted(&list) {
+            return;
+        }
+        // A ring does not end for a node that has not agreed: the list is of a group it was of before.
+        if self.ring && !ring && list.contains(&self.me) && self.promised < epoch {
             return;
         }
         // Beside a ring, who has come since is part of it all the same.
@@ -471,6 +486,10 @@ impl Forming {
     /// The members whose agreement is needed by the next list: those that are not certainly gone.
     fn voters(&self) -> impl Iterator<Item = &Contact> {
         self.members.iter().filter(|member| !self.gone.contains(&member.id))
+    }
+
+    fn sealed(&self, epoch: u32, agreed: bool) -> Message {
+        Message::Sealed { epoch, agreed, ring: self.ring }
     }
 
     /// The list that holds, as others are told of it.

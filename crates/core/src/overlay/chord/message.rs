@@ -104,6 +104,8 @@ pub enum Message {
         epoch: u32,
         /// Whether the sender agrees.
         agreed: bool,
+        /// Whether the sender is part of a ring.
+        ring: bool,
     },
     /// Everybody has agreed: these are the members.
     Commit {

@@ -351,7 +351,10 @@ fn chord_samples_of(kind: BodyKind) -> Vec<Chord> {
             ]
         }
         BodyKind::Sealed => {
-            vec![Chord::Sealed { epoch: 0, agreed: false }, Chord::Sealed { epoch: most, agreed: true }]
+            vec![
+                Chord::Sealed { epoch: 0, agreed: false, ring: true },
+                Chord::Sealed { epoch: most, agreed: true, ring: false },
+            ]
         }
         BodyKind::Commit => vec![
             Chord::Commit { epoch: 0, ring: false, list: Vec::new() },
