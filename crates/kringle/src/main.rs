@@ -80,7 +80,7 @@ enum Command {
     /// Show the health of the whole cluster
     Status(ask::report::ReportArgs),
     /// List the nodes in ring order, with what each answers for
-    Ring(ask::report::ReportArgs),
+    Ring(ask::report::RingArgs),
     /// List whom this node knows
     Peers(ask::report::ReportArgs),
     /// Show everything about one node
@@ -156,7 +156,7 @@ fn answer(cli: Cli, json: Option<Json>) -> Result<ExitCode, Failure> {
         Command::Leave(args) => ask::admin::leave(asked, &args, json).map(done),
         Command::Stop(args) => ask::admin::stop(asked, &args, json).map(done),
         Command::Status(args) => ask::report::status(asked, &args, json).map(done),
-        Command::Ring(args) => ask::report::ring(asked, &args, json).map(done),
+        Command::Ring(args) => ask::report::ring(asked, &args, json),
         Command::Peers(args) => ask::report::peers(asked, &args, json).map(done),
         Command::Node(args) => ask::report::node(asked, &args, json).map(done),
         Command::Table(args) => ask::report::table(asked, args, json).map(done),

@@ -19,6 +19,7 @@ use serde::de::DeserializeOwned;
 use crate::book::Book;
 use crate::error::RequestError;
 use crate::metrics::Metrics;
+use crate::monitor::Belief;
 use crate::overlays;
 use crate::report::{Cell, ChordTables, Entry, FingerEntry, Held, Peer, QueryEntry, Summary, Tables};
 
@@ -30,6 +31,8 @@ pub(crate) const SUMMARY: &[u8] = b"summary";
 pub(crate) const TABLES: &[u8] = b"tables";
 /// Asks for a list of [`Peer`]s.
 pub(crate) const PEERS: &[u8] = b"peers";
+/// Asks whom a Chord node believes to be before and after it.
+pub(crate) const RING: &[u8] = b"ring";
 /// Asks for a [`Summary`] and the ids of the leaf set.
 pub(crate) const SURVEY: &[u8] = b"survey";
 
@@ -210,6 +213,12 @@ impl View<'_> {
         }
     }
 
+    /// Whom the node believes to be before and after it; `None` if it is not Chord's.
+    pub(crate) fn belief(&self) -> Option<Belief> {
+        let chord = self.node.overlay().as_chord()?;
+        Some(Belief::of(chord, self.node.me(), self.config.successors))
+    }
+
     /// Returns the nodes that are silent and being asked again.
     pub fn suspects(&self) -> Vec<NodeId> {
         let overlay = self.node.overlay();
@@ -293,6 +302,7 @@ impl View<'_> {
             TABLES => write(&self.tables()),
             PEERS => write(&self.peers()),
             SURVEY => write(&(self.summary(), leaves())),
+            RING => write(&self.belief()?),
             _ => return None,
         };
         Some(bytes).filter(|bytes| bytes.len() <= self.config.payload as usize)

@@ -319,7 +319,7 @@ impl Handle {
         describe::read(self.describe(id, describe::PEERS, deadline).await?)
     }
 
-    async fn describe(
+    pub(crate) async fn describe(
         &self,
         id: NodeId,
         what: &[u8],

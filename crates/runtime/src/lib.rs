@@ -18,6 +18,7 @@ pub mod identity;
 pub mod key;
 mod launch;
 mod metrics;
+mod monitor;
 pub mod overlays;
 pub mod report;
 pub mod seeds;

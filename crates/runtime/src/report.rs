@@ -171,6 +171,41 @@ pub struct ChordTables {
     pub members: Vec<String>,
 }
 
+/// Which properties of a Chord ring hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RingCheck {
+    /// The node that asked around.
+    pub by: String,
+    /// How many nodes have answered.
+    pub nodes: usize,
+    /// How many of them go by the ring; the others by a list of all members.
+    pub ring: usize,
+    /// Nodes that did not answer.
+    pub silent: Vec<String>,
+    /// Whether there are more nodes than were to be asked.
+    pub cut: bool,
+    /// The properties, in the order they are named by.
+    pub properties: Vec<Property>,
+}
+
+/// A property of a ring.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Property {
+    /// Its name.
+    pub name: String,
+    /// Whether it holds at all times. The others come to hold when nobody comes or goes any more.
+    pub always: bool,
+    /// Whether it holds now.
+    pub holds: bool,
+}
+
+impl RingCheck {
+    /// Says whether what always holds does. If nodes are missing, they may be what is missing.
+    pub fn is_good(&self) -> bool {
+        self.properties.iter().all(|property| property.holds || !property.always)
+    }
+}
+
 /// A finger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FingerEntry {

@@ -9,6 +9,7 @@ use kringle_core::id::NodeId;
 use kringle_runtime::Handle;
 use kringle_runtime::report::{Entry, Peer, Summary, Survey, Tables};
 use serde::{Deserialize, Serialize};
+use tokio::sync::SemaphorePermit;
 use tokio::time::{Instant, timeout};
 
 use super::answer::{Answer, document};
@@ -73,6 +74,18 @@ pub(super) async fn ring(
     }
     let survey = survey(&shared, &node, around.limit()?, deadline(around.deadline)?).await?;
     document("kringle.ring/1", Ring { survey })
+}
+
+/// Says which properties of a Chord ring hold.
+pub(super) async fn check(
+    State(shared): State<Shared>,
+    Extension(node): Extension<Handle>,
+    Params(around): Params<Around>,
+) -> Answer {
+    let (limit, wait) = (around.limit()?, deadline(around.deadline)?);
+    let (_turn, left) = turn(&shared, wait).await?;
+    let check = ask(left, node.check_ring(limit, left)).await?;
+    document("kringle.ring-check/1", check)
 }
 
 /// Lists the nodes of the ring.
@@ -200,12 +213,16 @@ async fn tables(shared: &Shared, node: &Handle, wish: Option<Span>, uri: &Uri) -
 
 /// Asks around the ring. A few surveys run at a time; others wait for their turn, within their deadline.
 async fn survey(shared: &Shared, node: &Handle, limit: usize, wait: Duration) -> Result<Survey, Problem> {
+    let (_turn, left) = turn(shared, wait).await?;
+    ask(left, node.survey(limit, left)).await
+}
+
+/// Waits for a turn to ask around the ring, and says how much time is left.
+async fn turn(shared: &Shared, wait: Duration) -> Result<(SemaphorePermit<'_>, Duration), Problem> {
     let end = Instant::now() + wait;
     let busy = || Problem::new(Kind::Overloaded, "too many surveys of the ring are under way");
     let turn = timeout(wait, shared.surveys.acquire()).await.map_err(|_| busy())?;
-    let _turn = turn.map_err(|_| busy())?;
-    let left = end.saturating_duration_since(Instant::now());
-    ask(left, node.survey(limit, left)).await
+    Ok((turn.map_err(|_| busy())?, end.saturating_duration_since(Instant::now())))
 }
 
 /// Finds the node that the third segment of the path names: `self`, an id, the start of one, or a name.

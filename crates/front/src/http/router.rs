@@ -83,6 +83,7 @@ fn router() -> Router<Shared> {
         .route("/metrics", get(admin::metrics))
         .route("/v1/status", get(look::status))
         .route("/v1/ring", get(look::ring))
+        .route("/v1/ring/check", get(look::check))
         .route("/v1/peers", get(look::own_peers))
         .route("/v1/nodes", get(look::nodes))
         .route("/v1/nodes/{id}", get(look::node))
@@ -150,6 +151,7 @@ This is a Kringle node. Everything below /v1 is JSON; problems are application/p
 
 GET    /v1/status               this node and its ring       ?local=true ?limit=1024 ?deadline=2s
 GET    /v1/ring                 the nodes in ring order      ?limit= ?deadline=
+GET    /v1/ring/check           Chord: which properties of a ring hold ?limit= ?deadline=
 GET    /v1/peers                whom this node knows
 GET    /v1/nodes                ids and names                ?limit= ?deadline=
 GET    /v1/nodes/{id}           one node: id, start of an id, name, or self

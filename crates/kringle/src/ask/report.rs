@@ -1,17 +1,18 @@
 //! `status`, `ring`, `peers`, `node` and `table`.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use kringle_runtime::report::{Peer, Summary, Survey, Tables};
+use kringle_runtime::report::{Peer, RingCheck, Summary, Survey, Tables};
 use serde_json::Value;
 
 use crate::client::{Asked, Client, segment};
 use crate::duration;
 use crate::example::{self, Drawn};
-use crate::failure::Failure;
+use crate::failure::{Ending, Failure};
 use crate::output::{self, Json, Manners};
 use crate::show::{Columns, cluster, node as paper};
 
@@ -25,6 +26,15 @@ pub(crate) struct ReportArgs {
     columns: Columns,
     #[command(flatten)]
     manners: Manners,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RingArgs {
+    /// Chord: say which properties of a ring hold; exit code 1 if one does not that always should
+    #[arg(long)]
+    check: bool,
+    #[command(flatten)]
+    report: ReportArgs,
 }
 
 /// What of a node is shown.
@@ -101,15 +111,31 @@ pub(crate) fn status(asked: &Asked, args: &ReportArgs, json: Option<Json>) -> Re
     })
 }
 
-/// Lists the ring.
-pub(crate) fn ring(asked: &Asked, args: &ReportArgs, json: Option<Json>) -> Result<String, Failure> {
-    report(asked, args, &|client| {
+/// Lists the ring, or judges it.
+pub(crate) fn ring(asked: &Asked, args: &RingArgs, json: Option<Json>) -> Result<(String, Ending), Failure> {
+    let RingArgs { check: false, report: args } = args else { return check(asked, &args.report, json) };
+    let text = report(asked, args, &|client| {
         let document = client.get(&format!("ring?deadline={}", client.deadline()))?;
         match json {
             Some(json) => Ok(json.write(&document, "/survey/nodes")),
             None => Ok(cluster::ring(&client.read(&document, "/survey")?, args.columns)),
         }
-    })
+    })?;
+    Ok((text, Ending::Good))
+}
+
+fn check(asked: &Asked, args: &ReportArgs, json: Option<Json>) -> Result<(String, Ending), Failure> {
+    let good = Cell::new(true);
+    let text = report(asked, args, &|client| {
+        let document = client.get(&format!("ring/check?deadline={}", client.deadline()))?;
+        let check: RingCheck = client.read(&document, "")?;
+        good.set(good.get() && check.is_good());
+        match json {
+            Some(json) => Ok(json.write(&document, "/properties")),
+            None => Ok(cluster::check(&check)),
+        }
+    })?;
+    Ok((text, good.get().into()))
 }
 
 /// Lists whom the node knows.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use kringle_runtime::report::{Held, Peer, Summary, Survey};
+use kringle_runtime::report::{Held, Peer, RingCheck, Summary, Survey};
 
 use super::{Columns, Sheet, Width, count, rtt, share, uptime};
 
@@ -15,6 +15,29 @@ pub(crate) struct Cluster<'a> {
     pub(crate) survey: Option<&'a Survey>,
     /// Round trips from it, by id.
     pub(crate) trips: BTreeMap<String, u32>,
+}
+
+/// Writes which properties of a ring hold.
+pub(crate) fn check(check: &RingCheck) -> String {
+    let (asked, group) = (count(check.nodes, "node"), check.nodes - check.ring);
+    let mut text = format!("{asked} asked: {} of a ring, {group} of a small group", check.ring);
+    if !check.silent.is_empty() {
+        text += &format!(", {} silent", check.silent.len());
+    }
+    if check.cut {
+        text += "; there are more";
+    }
+    text += "\n";
+    for property in &check.properties {
+        let when = if property.always { "always" } else { "in peace" };
+        let holds = match (property.holds, property.always) {
+            (true, _) => "holds",
+            (false, true) => "BROKEN",
+            (false, false) => "not yet",
+        };
+        text += &format!("{when:9} {:31} {holds}\n", property.name);
+    }
+    text
 }
 
 /// Writes the health of a cluster on one screen.
@@ -214,6 +237,8 @@ pub(super) fn address(endpoints: &[SocketAddr]) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::samples::{id, summary, survey};
+    use kringle_runtime::report::Property;
+
     use super::*;
 
     #[test]
@@ -231,6 +256,30 @@ mod tests {
         }
         survey.nodes.iter_mut().for_each(|node| node.store = None);
         assert_eq!(data(&survey.nodes), "");
+    }
+
+    #[test]
+    fn a_check_says_what_is_broken_and_what_is_not_so_yet() {
+        let property = |name: &str, always, holds| Property { name: name.into(), always, holds };
+        let found = RingCheck {
+            by: "1".into(),
+            nodes: 3,
+            ring: 2,
+            silent: vec!["9".into()],
+            cut: false,
+            properties: vec![
+                property("ordered ring", true, false),
+                property("at least one ring", true, true),
+                property("ideal ring", false, false),
+            ],
+        };
+        let text = check(&found);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "3 nodes asked: 2 of a ring, 1 of a small group, 1 silent");
+        assert_eq!(lines[1], "always    ordered ring                    BROKEN");
+        assert_eq!(lines[2], "always    at least one ring               holds");
+        assert_eq!(lines[3], "in peace  ideal ring                      not yet");
+        assert!(!found.is_good());
     }
 
     #[test]

@@ -132,6 +132,15 @@ fn one_of_many_chord_processes_is_killed_and_everything_is_readable() {
         }
     }
     nodes[0].until(&["status"], whole("5 nodes up"));
+    // The monitor: nothing is broken, and in peace all comes to hold.
+    let holds = |text: &str| !text.contains("BROKEN") && !text.contains("not yet");
+    let text = nodes[3].until(&["ring", "--check"], holds);
+    assert!(text.starts_with("5 nodes asked: 5 of a ring, 0 of a small group\n"), "{text}");
+    assert_eq!(text.matches("holds").count(), 8, "{text}");
+    assert_eq!(
+        nodes[3].run(&["ring", "--check", "--json"]).json()["properties"].as_array().unwrap().len(),
+        8
+    );
     let root = |line: &[&str]| nodes[3].run(line).json()["found"]["root"].clone();
     until("both ways lead to the same node", || {
         (root(&["lookup", "k1", "--json"]) == root(&["lookup", "k1", "--iterative", "--json"])).then_some(())

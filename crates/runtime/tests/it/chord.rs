@@ -1,7 +1,9 @@
 //! Rings of Chord nodes: they grow past the list of all members, lose nodes, and store; and the overlay of a cluster stays
 //! what it was founded with.
 
+use std::cell::{Cell, RefCell};
 use std::path::Path;
+use std::rc::Rc;
 use std::time::Duration;
 
 use kringle_core::config::{OverlayKind, Settings};
@@ -133,6 +135,46 @@ fn a_ring_heals_after_a_crash_and_a_goodbye_and_keeps_what_it_stores() {
         }
         until("the first value, too", || async { get(&nodes[4], "early").await == Some(b"bird".to_vec()) })
             .await;
+    });
+}
+
+/// The monitor on a real run: what always holds does while nodes come, crash and leave, and in peace the rest does, too.
+#[test]
+fn the_properties_of_a_ring_hold_while_it_changes() {
+    run(async {
+        let hub = Hub::new();
+        let mut nodes = vec![start(chord(&hub, None)).await];
+        let (asked, broken) = (Rc::new(Cell::new(0)), Rc::new(RefCell::new(Vec::new())));
+        let watcher = {
+            let (node, asked, broken) = (nodes[0].clone(), asked.clone(), broken.clone());
+            tokio::task::spawn_local(async move {
+                loop {
+                    let Ok(check) = node.check_ring(64, SOON).await else { return };
+                    asked.set(asked.get() + 1);
+                    if !check.is_good() && check.silent.is_empty() {
+                        broken.borrow_mut().push(check);
+                    }
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            })
+        };
+        for _ in 1..10 {
+            nodes.push(start(chord(&hub, nodes.first())).await);
+        }
+        until("everybody finds every key", || all_find(&nodes)).await;
+        nodes.remove(5).kill().await;
+        until("the ring heals", || all_find(&nodes)).await;
+        nodes.remove(3).leave().await.unwrap();
+        until("the ring closes", || all_find(&nodes)).await;
+        let last = &nodes[4];
+        until("all properties hold", || async {
+            let check = last.check_ring(64, SOON).await.unwrap();
+            (check.nodes, check.ring) == (8, 8) && check.properties.iter().all(|property| property.holds)
+        })
+        .await;
+        watcher.abort();
+        assert!(asked.get() > 20, "{} looks", asked.get());
+        assert_eq!(*broken.borrow(), []);
     });
 }
 

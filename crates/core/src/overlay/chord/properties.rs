@@ -37,6 +37,10 @@ pub const ALWAYS: [Property; 5] = [
     ("ordered successor lists", ordered_lists),
 ];
 
+/// What comes to hold when nobody comes or goes any more, in lists of so many.
+pub const EVENTUALLY: [(&str, fn(&[View<'_>], usize) -> bool); 2] =
+    [("correct node data", |views, _| correct_node_data(views)), ("ideal ring", ideal_ring)];
+
 /// Says whether some members form a ring. True if there are no members.
 pub fn at_least_one_ring(views: &[View<'_>]) -> bool {
     let map = Map::of(views);
