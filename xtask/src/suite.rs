@@ -17,6 +17,10 @@ const STEPS: [Step; 8] = [
         tidy::check_no_std(root)?;
         Call::new("build -p kringle-core --locked --lib").run(root)
     }),
+    // libFuzzer's instrumentation wants unstable flags; compiling must not need another toolchain for that.
+    ("fuzz targets", |root| {
+        Call::new("check --locked --manifest-path fuzz/Cargo.toml").env("RUSTC_BOOTSTRAP", "1").run(root)
+    }),
     // With all tools there, a test that leaves something out for want of one is a failure.
     ("tests", |root| Call::new("test --workspace --locked").env("KRINGLE_ALL_TOOLS", "1").run(root)),
     ("documentation", |root| {
@@ -25,10 +29,6 @@ const STEPS: [Step; 8] = [
     ("tidy", |root| {
         println!("$ cargo xtask tidy");
         tidy::run(root)
-    }),
-    // libFuzzer's instrumentation wants unstable flags; compiling must not need another toolchain for that.
-    ("fuzz targets", |root| {
-        Call::new("check --locked --manifest-path fuzz/Cargo.toml").env("RUSTC_BOOTSTRAP", "1").run(root)
     }),
 ];
 

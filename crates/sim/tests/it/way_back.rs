@@ -150,10 +150,33 @@ fn who_comes_while_a_ring_ends_is_not_lost() {
     }
 }
 
+/// Who was away while the ring ended comes to the group; the group does not go over to it.
+#[test]
+fn a_group_does_not_follow_one_that_was_away() {
+    for seed in seeds(1..21) {
+        let mut world = ring(settings(), 6, seed);
+        world.crash(1);
+        expect(&mut world, "five are a ring with a list", seed, |world| {
+            is_well(world, true) && has_list(world)
+        });
+        let away = *running(&world).last().expect("some are left");
+        world.network.split_by((0..6).map(|node| (node == away).into()).collect());
+        world.run_for(Duration::from_secs(30));
+        let small = chords(&world).filter(|chord| !chord.is_large()).count();
+        assert_eq!(small, 4, "seed {seed}: {}", told(&world));
+        let before = chords(&world).map(|chord| chord.forming().epoch()).max();
+        world.network.mend();
+        expect(&mut world, "five of one group", seed, |world| is_well(world, false) && has_list(world));
+        // A group that had dissolved would count from one again.
+        let after = chords(&world).map(|chord| chord.forming().epoch()).min();
+        assert!(after > before, "seed {seed}: {}", told(&world));
+    }
+}
+
 /// A half that is no majority of the list keeps its ring: the other may still be there. Once they meet, they are one.
 #[test]
 fn two_halves_do_not_both_make_lists() {
-    for seed in seeds(1..6) {
+    for seed in seeds(1..31) {
         let mut world = ring(longer(), 8, seed);
         expect(&mut world, "they have a list", seed, |world| is_well(world, true) && has_list(world));
         let half = running(&world)[..4].to_vec();

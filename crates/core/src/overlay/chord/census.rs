@@ -2,7 +2,8 @@
 //!
 //! The proof of the ring needs more members than lists have entries. So while a ring has fewer than twice as many, the
 //! node with the lowest id counts them: its own list and that of the last on it go all the way around. What it finds,
-//! all agree to as they did when the ring was formed, and with r + 1 members or fewer that ends the ring.
+//! all agree to as they did when the ring was formed, if most of the list before are on it; with r + 1 members or fewer that
+//! ends the ring.
 
 use alloc::vec::Vec;
 
@@ -68,8 +69,10 @@ impl Chord {
         let before: Vec<Contact> = rest.iter().take_while(ahead).copied().collect();
         if rest.iter().any(|node| me.clockwise_to(node.id) < far) {
             self.counted(before, cx);
-        } else if rest.len() + 1 >= usize::from(cx.config.successors) {
-            // A full list, this node left out, does not reach as far as this node's own successors.
+        } else if rest.len() + 1 >= usize::from(cx.config.successors)
+            && self.ring.succ_list().len() >= usize::from(cx.config.successors)
+        {
+            // Two full lists, this node left out of the second, do not go around. Shorter ones are in the middle of a change.
             self.forming.outgrow();
         }
     }
@@ -128,13 +131,11 @@ impl Chord {
         if !open {
             return cx.refuse(Refusal::Unsolicited);
         }
-        if self.ring.extended().is_empty() {
+        if self.ring.succ_list().is_empty() {
             // The ring has ended for all but this node, which came too late to be told.
             return self.join_again(alloc::vec![to, from], cx);
         }
-        // A ring does not go over to a group: the group comes.
-        if self.ring.pred().is_some_and(|pred| pred.id != from.id) {
-            cx.send(from, Body::Chord(Message::Referred { nonce: 0, to: self.me, ring: true }));
-        }
+        // If it is a ring after all, the search for lost peers lets the group come.
+        self.remember_gone(from, cx);
     }
 }

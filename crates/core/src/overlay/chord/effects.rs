@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::forming::Forming;
-use super::message::Message;
+use super::message::{Asker, Message};
 use super::ring::{Effect, Ring, RingTimer, Rules};
 use super::{Chord, rules};
 use crate::contact::Contact;
@@ -118,6 +118,12 @@ impl Chord {
         match message {
             // Whoever wants nothing is not drawn into anything.
             _ if self.status == Status::Out => cx.refuse(Refusal::NotJoined),
+            // Whoever leaves agrees to nothing any more, and admits nobody.
+            Message::Apply | Message::Seal { .. } | Message::Sealed { .. } | Message::Commit { .. }
+                if self.status == Status::Leaving =>
+            {
+                cx.refuse(Refusal::NotJoined);
+            }
             Message::Apply => self.on_apply(from, cx),
             Message::Referred { nonce, to, ring: false } if self.large && nonce != 0 => {
                 self.on_elsewhere(from, nonce, to, cx);
@@ -148,12 +154,11 @@ impl Chord {
             Message::GetPredAndSuccs { nonce } | Message::Ping { nonce }
                 if !self.large && self.is_member() && self.tell_of_group(from, nonce, cx) => {}
             Message::Notify if self.large && self.forming.shuts_out(from) => cx.refuse(Refusal::NotJoined),
-            _ if self.large
-                && message.is_question()
-                && !message.is_of_client()
-                && self.forming.shuts_out(from) =>
+            // Newcomers ask these; who is in the ring already, and stabilizes, is not to take this node for silent.
+            Message::GetBestPredecessor { nonce, asker: Asker::Peer, .. }
+            | Message::GetSuccList { nonce, asker: Asker::Peer }
+                if self.large && self.forming.shuts_out(from) =>
             {
-                let nonce = message.nonce().unwrap_or_default();
                 cx.send(from, Body::Chord(Message::Busy { nonce }));
             }
             message => self.with_ring(cx, |ring, rules, out| ring.receive(from, message, rules, out)),
@@ -172,6 +177,7 @@ impl Chord {
         if !self.large {
             return self.with_forming(cx, |forming, rules, out| forming.left(from, rules, out));
         }
+        self.forming.farewell(from);
         let others = self.ring.extended();
         let last = others.iter().all(|node| node.id == from.id);
         if last && list.iter().all(|node| node.id == self.me.id) {

@@ -25,9 +25,9 @@ use crate::id::{Id, NodeId};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Forming {
     me: Contact,
-    /// The number of the list that holds; 0 while there is none.
+    /// The number of the latest list that held; 0 while there was none.
     epoch: u32,
-    /// All members, by id.
+    /// All members, by id. Beside a ring none if it is too large for a list, and those of before this node came may lack it.
     members: Vec<Contact>,
     /// The latest list this node has agreed to and not seen take effect.
     agreed: Option<Agreed>,
@@ -76,6 +76,8 @@ const ROUNDS_MAX: u8 = 3;
 /// For how many counts nobody is asked again after a list came to nothing beside a ring: whoever has agreed to it lets
 /// others wait meanwhile, and they may be what was wrong with it.
 const PAUSE: u8 = 5;
+/// How far ahead a number may be of what a member knows.
+const JUMP: u32 = 1 << 16;
 
 type Out<'a> = &'a mut Vec<Effect>;
 
@@ -106,7 +108,7 @@ impl Forming {
         out.push(Effect::Arm(RingTimer::Form));
     }
 
-    /// Returns all members, by id; none if this node is not one.
+    /// Returns all members, by id; none if this node is not one, or the ring is too large for a list.
     pub fn members(&self) -> &[Contact] {
         &self.members
     }
@@ -134,16 +136,14 @@ impl Forming {
     /// Says whether so many members are a ring. Between the two numbers all stays as it is, so that one who comes and
     /// goes does not make everybody change.
     fn makes_ring(&self, members: usize, rules: &Rules) -> bool {
-        let (enough, few) = match rules.keeps(Safeguard::Forming) {
-            true => (rules.successors + 3, rules.successors + 1),
-            false => (2, 1),
-        };
+        let (enough, few) = turns(rules);
         members >= enough || (self.ring && (members > few || !rules.keeps(Safeguard::WayBack)))
     }
 
-    /// This node has become part of a ring by asking. Who else is, it may have to keep a list of.
+    /// This node has become part of a ring by asking. What it was asked before does not bind it here.
     pub fn enter_ring(&mut self) {
-        self.ring = true;
+        (self.ring, self.agreed, self.proposal) = (true, None, None);
+        self.applicants.clear();
     }
 
     /// Beside a ring: the node with the lowest id has found all its members.
@@ -151,9 +151,8 @@ impl Forming {
         members.sort_by_key(|node| node.id);
         let latest = self.proposal.as_ref().map_or(&self.members, |proposal| &proposal.list);
         // Whoever agrees lets others wait: not for a list that can not hold, because too many are missing.
-        let ids: Vec<NodeId> = members.iter().map(|member| member.id).collect();
         self.pause = self.pause.saturating_sub(1);
-        let may = self.ring && self.pause == 0 && self.is_majority(&ids);
+        let may = self.ring && self.pause == 0 && self.is_majority(&members);
         if may && *latest != members && is_sorted(&members) {
             self.seal(members, rules, out);
         }
@@ -169,14 +168,30 @@ impl Forming {
     pub fn outgrow(&mut self) {
         if self.ring {
             self.members.clear();
+            self.withdraw();
         }
     }
 
-    /// Says whether these are most of those that were agreed to before. Beside a ring that was too large for a list there
-    /// is nothing before.
-    fn is_majority(&self, ids: &[NodeId]) -> bool {
-        let votes = self.voters().filter(|voter| ids.contains(&voter.id)).count();
+    /// Beside a ring: a member has said goodbye, or is there in a later life. It does not count for a majority.
+    pub fn farewell(&mut self, peer: Contact) {
+        let was = |member: &Contact| member.id == peer.id && member.incarnation <= peer.incarnation;
+        if self.ring && self.members.iter().any(was) && !self.gone.contains(&peer.id) {
+            self.gone.push(peer.id);
+            self.dead.push(peer.id);
+        }
+    }
+
+    /// Says whether a list has most of those that were agreed to before, in the same life: a later one has forgotten what
+    /// it agreed to. Beside a ring that was too large for a list there is nothing before.
+    fn is_majority(&self, list: &[Contact]) -> bool {
+        let votes = self.voters().filter(|voter| list.contains(voter)).count();
         2 * votes > self.voters().count() || self.members.is_empty()
+    }
+
+    /// Says whether a number can be right. It grows by one with every attempt; one that is far ahead is a mistake or a lie,
+    /// and would leave none for later lists.
+    fn is_plausible(&self, epoch: u32) -> bool {
+        self.members.is_empty() || epoch <= self.highest.max(self.epoch).saturating_add(JUMP)
     }
 
     /// Says whether this node has agreed to end the ring with a list that this one is not on: then it lets it wait.
@@ -244,8 +259,18 @@ impl Forming {
     pub fn receive(&mut self, from: Contact, message: Message, rules: &Rules, out: Out<'_>) {
         match message {
             Message::Apply => self.on_apply(from, rules, out),
+            Message::Seal { epoch, list, .. } | Message::Commit { epoch, list, .. }
+                if !is_sorted(&list) || !self.is_plausible(epoch) =>
+            {
+                out.push(Effect::Refused(Refusal::BadList));
+            }
+            Message::Seal { ring, list, .. } | Message::Commit { ring, list, .. }
+                if !list.is_empty() && !may_be(ring, list.len(), rules) =>
+            {
+                out.push(Effect::Refused(Refusal::BadList));
+            }
             Message::Seal { epoch, base, ring, list } => self.on_seal(from, epoch, base, ring, list, out),
-            Message::Sealed { epoch, agreed, ring } => self.on_sealed(from, epoch, agreed, ring, rules, out),
+            Message::Sealed { epoch, agreed, ring } => self.on_sealed(from, epoch, agreed, ring, out),
             Message::Commit { epoch, ring, list } => self.on_commit(from, epoch, ring, list, out),
             _ => out.push(Effect::Refused(Refusal::Unsolicited)),
         }
@@ -353,8 +378,8 @@ impl Forming {
 
     fn seal(&mut self, list: Vec<Contact>, rules: &Rules, out: Out<'_>) {
         let ring = self.makes_ring(list.len(), rules);
-        self.highest = self.highest.max(self.epoch).saturating_add(1);
-        self.promised = self.highest;
+        let Some(epoch) = self.highest.max(self.epoch).max(self.promised).checked_add(1) else { return };
+        (self.highest, self.promised) = (epoch, epoch);
         let proposal =
             Proposal { epoch: self.highest, list, ring, agreed: alloc::vec![self.me.id], rounds: 0 };
         let seal = proposal.seal(self.epoch);
@@ -376,19 +401,22 @@ impl Forming {
         list: Vec<Contact>,
         out: Out<'_>,
     ) {
-        if !list.contains(&self.me) || !list.iter().any(|node| node.id == from.id) || !is_sorted(&list) {
+        if !list.contains(&self.me) || !list.contains(&from) {
             return out.push(Effect::Refused(Refusal::BadList));
         }
         self.highest = self.highest.max(epoch);
-        let same = self.agreed.as_ref().is_some_and(|agreed| agreed.epoch == epoch && agreed.list == list);
+        let same = |agreed: &Agreed| agreed.epoch == epoch && agreed.ring == ring && agreed.list == list;
+        let same = self.agreed.as_ref().is_some_and(same);
         let bound = self.promised.max(self.epoch);
         if self.epoch > base && (self.ring || !self.members.is_empty()) {
             // It has missed a list; with that it can propose again.
-            out.push(Effect::Send(from, self.sealed(bound, false)));
-            return out.push(Effect::Send(from, self.commit()));
-        }
-        if epoch <= bound && !same {
+            out.push(Effect::Send(from, self.commit()));
             return out.push(Effect::Send(from, self.sealed(bound, false)));
+        }
+        // Who proposes may have no list any more. Whoever has one does not agree to a smaller half of it.
+        let half = self.ring && base == self.epoch && !self.is_majority(&list);
+        if half || (epoch <= bound && !same) {
+            return out.push(Effect::Send(from, self.sealed(bound.max(epoch), false)));
         }
         self.agreed = Some(Agreed { epoch, list, ring, proposer: from, rounds: 0 });
         (self.promised, self.proposal) = (epoch, None);
@@ -396,16 +424,11 @@ impl Forming {
         out.push(Effect::Arm(RingTimer::Form));
     }
 
-    fn on_sealed(
-        &mut self,
-        from: Contact,
-        epoch: u32,
-        agreed: bool,
-        ring: bool,
-        rules: &Rules,
-        out: Out<'_>,
-    ) {
-        self.highest = self.highest.max(epoch);
+    fn on_sealed(&mut self, from: Contact, epoch: u32, agreed: bool, ring: bool, out: Out<'_>) {
+        let asked = self.proposal.as_ref().is_some_and(|proposal| proposal.list.contains(&from));
+        if (asked || self.is_fellow(from)) && self.is_plausible(epoch) {
+            self.highest = self.highest.max(epoch);
+        }
         match &mut self.proposal {
             Some(proposal) if agreed && proposal.epoch == epoch => {
                 let listed = proposal.list.contains(&from);
@@ -414,15 +437,16 @@ impl Forming {
                 }
                 self.conclude(out);
             }
-            Some(proposal) if !agreed && epoch >= proposal.epoch && self.ring => self.withdraw(),
-            Some(proposal) if !agreed && epoch >= proposal.epoch => {
-                self.proposal = None;
-                self.propose(rules, out);
-            }
+            Some(proposal) if !agreed && asked && epoch >= proposal.epoch => match self.ring {
+                true => self.withdraw(),
+                // The timer proposes again, with what is known by then.
+                false => self.proposal = None,
+            },
             // Somebody who may not have seen the latest list take effect, and may not be on it; or one who waits for a list
             // this node no longer proposes.
-            _ if agreed && self.ring && !ring && !self.members.contains(&from) => {
-                // This node has gone on to a ring that has no list, or not with that one. Whoever still counts on it comes, too.
+            _ if agreed && self.ring && !ring && epoch > self.promised && !self.members.contains(&from) => {
+                // This node has gone on to a ring that has no list, or not with that one, and has not agreed to end it: whoever
+                // still counts on it comes, too.
                 let epoch = self.epoch.max(epoch.saturating_add(1));
                 out.push(Effect::Send(from, Message::Commit { epoch, ring: true, list: Vec::new() }));
             }
@@ -435,7 +459,7 @@ impl Forming {
     fn conclude(&mut self, out: Out<'_>) {
         let Some(proposal) = &self.proposal else { return };
         let all = proposal.list.iter().all(|node| proposal.agreed.contains(&node.id));
-        if !all || !self.is_majority(&proposal.agreed) {
+        if !all || !self.is_majority(&proposal.list) {
             return;
         }
         let (epoch, ring, list) = (proposal.epoch, proposal.ring, proposal.list.clone());
@@ -445,21 +469,24 @@ impl Forming {
     }
 
     fn on_commit(&mut self, from: Contact, epoch: u32, ring: bool, list: Vec<Contact>, out: Out<'_>) {
-        self.highest = self.highest.max(epoch);
         let mut fellows = self.members.iter().chain(self.agreed.iter().flat_map(|agreed| &agreed.list));
-        let known = fellows.any(|node| node.id == from.id);
-        let fresh = (self.members.is_empty() && !self.ring) || epoch > self.epoch;
-        if !fresh || !(known || self.members.is_empty()) || !is_sorted(&list) {
+        let fellow = fellows.any(|node| node.id == from.id);
+        // What it has agreed to may have lapsed by the time it holds.
+        let awaited = self.promised >= epoch && list.contains(&self.me) && list.contains(&from);
+        let outside = self.members.is_empty() && !self.ring;
+        if !(outside || epoch > self.epoch && (fellow || awaited)) {
             return;
         }
+        self.highest = self.highest.max(epoch);
         // A ring does not end for a node that has not agreed: the list is of a group it was of before.
         if self.ring && !ring && list.contains(&self.me) && self.promised < epoch {
             return;
         }
-        // Beside a ring, who has come since is part of it all the same.
-        if list.contains(&self.me) || (self.ring && ring) {
+        // Beside a ring, who has come since is part of it all the same; but no list takes the place of none only.
+        let kept = self.ring && ring && (!list.is_empty() || self.members.is_empty());
+        if list.contains(&self.me) || kept {
             self.take(epoch, ring, list, out);
-        } else if self.ring || !self.members.is_empty() {
+        } else if !self.members.is_empty() {
             // The others have gone on without this node.
             *self = Forming::new(self.me);
             out.push(Effect::Expelled(from));
@@ -512,7 +539,10 @@ impl Forming {
     /// Returns the heap memory held, in bytes, roughly.
     pub fn heap_bytes(&self) -> usize {
         let lists = [&self.members, &self.applicants].map(Vec::capacity).iter().sum::<usize>();
-        lists * size_of::<Contact>() + (self.dead.capacity() + self.gone.capacity()) * size_of::<NodeId>()
+        let open = self.agreed.iter().map(|agreed| agreed.list.capacity());
+        let open = open.chain(self.proposal.iter().map(|proposal| proposal.list.capacity())).sum::<usize>();
+        (lists + open) * size_of::<Contact>()
+            + (self.dead.capacity() + self.gone.capacity()) * size_of::<NodeId>()
     }
 }
 
@@ -520,6 +550,20 @@ impl Proposal {
     fn seal(&self, base: u32) -> Message {
         Message::Seal { epoch: self.epoch, base, ring: self.ring, list: self.list.clone() }
     }
+}
+
+/// From how many members on there is a ring, and with how few it ends.
+fn turns(rules: &Rules) -> (usize, usize) {
+    match rules.keeps(Safeguard::Forming) {
+        true => (rules.successors + 3, rules.successors + 1),
+        false => (2, 1),
+    }
+}
+
+/// Says whether so many can be a ring, or a group.
+fn may_be(ring: bool, members: usize, rules: &Rules) -> bool {
+    let (enough, few) = turns(rules);
+    if ring { members > few } else { members < enough }
 }
 
 /// Says whether a list can be one of members: by id, nobody twice, not too long.

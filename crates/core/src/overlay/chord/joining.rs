@@ -188,7 +188,8 @@ impl Chord {
                 ring.merge(to, rules, out);
             }),
             (true, true) => {}
-            // A small group invites us; it is the one to come.
+            // A small group invites us; it is the one to come, unless we are all alone.
+            (true, false) if self.ring.succ_list().is_empty() => self.go_over(to, cx),
             (true, false) => {
                 cx.send(from, Body::Chord(Message::Referred { nonce: 0, to: self.me, ring: true }));
             }

@@ -123,7 +123,12 @@ impl Chord {
         let owner = list.iter().find(|node| node.id != self.me.id).copied().unwrap_or(from);
         if self.large {
             let mut merges = false;
+            // Who has nobody after it is no ring that others could come to.
+            let alone = self.ring.succ_list().is_empty();
             self.with_ring(cx, |ring, rules, out| merges = ring.merge(owner, rules, out));
+            if alone {
+                return;
+            }
             // Whoever is before us there should have us as its successor, unless it is our predecessor anyway.
             if self.ring.pred().is_none_or(|pred| pred.id != from.id) {
                 cx.send(from, Body::Chord(Message::Referred { nonce: 0, to: self.me, ring: true }));
@@ -140,9 +145,14 @@ impl Chord {
             return;
         }
         cx.note(Note::HealAnswered);
-        // Of two small groups the one with the lowest id stays.
+        // Of two small groups the one with the lowest id stays; but several do not follow one that is alone.
         let lowest = list.iter().chain([&from]).map(|node| node.id).min();
-        if members.first().map(|member| member.id) < lowest {
+        let stays = match (members.len() > 1, !list.is_empty()) {
+            (true, false) => true,
+            (false, true) => false,
+            _ => members.first().map(|member| member.id) < lowest,
+        };
+        if stays {
             cx.send(owner, Body::Chord(Message::Referred { nonce: 0, to: self.me, ring: false }));
         } else {
             self.dissolve(owner, cx);

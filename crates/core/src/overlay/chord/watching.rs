@@ -158,8 +158,9 @@ impl Chord {
         self.fingers.remove(from.id);
         self.silent.retain(|(id, _)| *id != from.id);
         self.lost.push(from);
-        if !self.large {
-            self.with_forming(cx, |forming, rules, out| forming.left(from, rules, out));
+        match self.large {
+            true => self.forming.farewell(from),
+            false => self.with_forming(cx, |forming, rules, out| forming.left(from, rules, out)),
         }
         self.with_ring(cx, |ring, rules, out| ring.heard(from, rules, out));
         cx.out.raise(Event::Settled(from.id));
@@ -188,6 +189,9 @@ impl Chord {
 
     /// In a small ring everybody watches everybody.
     pub(super) fn on_form_timer(&mut self, cx: &mut Ctx<'_>) {
+        if self.status == Status::Leaving {
+            return;
+        }
         let watched = if self.large { &[] } else { self.forming.members() };
         let others: Vec<Contact> = watched.iter().filter(|member| member.id != self.me.id).copied().collect();
         for member in others {
