@@ -99,6 +99,10 @@ impl Chord {
         self.with_forming(cx, |forming, rules, out| forming.receive(from, seal, rules, out));
     }
 
+    pub(super) fn is_in_group(&self) -> bool {
+        !self.large && self.is_member() && self.status != Status::Leaving
+    }
+
     /// A ring took this node for one of its own. Whoever is on the list learns that it holds, others where to turn to.
     /// `true`: there is nothing else to say.
     pub(super) fn tell_of_group(&mut self, from: Contact, nonce: Nonce, cx: &mut Ctx<'_>) -> bool {

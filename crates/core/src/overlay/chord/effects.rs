@@ -140,6 +140,11 @@ impl Chord {
                 self.end_walk(from, list, cx);
             }
             Message::GotSuccList { nonce, list } if self.is_counting(from, nonce) => self.count_on(&list, cx),
+            Message::GetPredAndSuccs { nonce }
+            | Message::GetBestPredecessor { nonce, asker: Asker::Peer, .. }
+            | Message::GetSuccList { nonce, asker: Asker::Peer }
+            | Message::Ping { nonce }
+                if self.is_in_group() && self.tell_of_group(from, nonce, cx) => {}
             Message::GetBestPredecessor { nonce, of, .. } if !self.large && self.is_member() => {
                 let node = self.forming_predecessor(of);
                 cx.send(from, Body::Chord(Message::GotBestPredecessor { nonce, node }));
@@ -151,8 +156,6 @@ impl Chord {
             }
             Message::Leaving { list } => self.on_leaving(from, list, cx),
             _ if self.status == Status::Leaving => cx.refuse(Refusal::NotJoined),
-            Message::GetPredAndSuccs { nonce } | Message::Ping { nonce }
-                if !self.large && self.is_member() && self.tell_of_group(from, nonce, cx) => {}
             Message::Notify if self.large && self.forming.shuts_out(from) => cx.refuse(Refusal::NotJoined),
             // Newcomers ask these; who is in the ring already, and stabilizes, is not to take this node for silent.
             Message::GetBestPredecessor { nonce, asker: Asker::Peer, .. }
