@@ -37,8 +37,11 @@ pub const ALWAYS: [Property; 5] = [
     ("ordered successor lists", ordered_lists),
 ];
 
-/// What comes to hold when nobody comes or goes any more, in lists of so many.
-pub const EVENTUALLY: [(&str, fn(&[View<'_>], usize) -> bool); 2] =
+/// A property of rings with lists of so many.
+pub type PropertyInTheEnd = (&'static str, fn(&[View<'_>], usize) -> bool);
+
+/// What comes to hold when nobody comes or goes any more.
+pub const EVENTUALLY: [PropertyInTheEnd; 2] =
     [("correct node data", |views, _| correct_node_data(views)), ("ideal ring", ideal_ring)];
 
 /// Says whether some members form a ring. True if there are no members.
