@@ -29,7 +29,7 @@ impl Chord {
         let (Some(pred), Some(last)) = (self.ring.pred(), self.ring.succ_list().last().copied()) else {
             return;
         };
-        let ready = self.large && self.status == Status::Ready && cx.config.rule(Safeguard::WayBack);
+        let ready = self.large && self.is_settled(cx) && cx.config.rule(Safeguard::WayBack);
         let counts = self.is_lowest() || !self.forming.members().is_empty();
         if !ready || !counts {
             return;
@@ -47,9 +47,16 @@ impl Chord {
         self.ring.pred().is_some_and(|pred| pred.id > self.me.id)
     }
 
-    /// Says whether a list has everybody this node counts on.
+    /// Says whether a list has everybody this node counts on, or may soon.
     fn has_beside(&self, list: &[Contact]) -> bool {
-        self.ring.succ_list().iter().chain(&self.ring.pred()).all(|node| list.contains(node))
+        let (pred, candidate) = (self.ring.pred(), self.ring.rectify_with());
+        self.ring.succ_list().iter().chain(&pred).chain(&candidate).all(|node| list.contains(node))
+    }
+
+    /// Says whether this node has had the same neighbours for a while. In the middle of a change a few nodes of a large ring
+    /// can look like all of it: a node that lost all its successors follows any, and those between are appendages for a moment.
+    fn is_settled(&self, cx: &Ctx<'_>) -> bool {
+        self.status == Status::Ready && cx.now.since(self.changed) >= cx.config.suspect_for
     }
 
     pub(super) fn is_counting(&self, from: Contact, nonce: Nonce) -> bool {
@@ -92,7 +99,7 @@ impl Chord {
     pub(super) fn on_seal(&mut self, from: Contact, seal: Message, cx: &mut Ctx<'_>) {
         if let Message::Seal { epoch, list, .. } = &seal
             && self.large
-            && !self.has_beside(list)
+            && !(self.has_beside(list) && self.is_settled(cx))
         {
             return cx.send(from, Body::Chord(Message::Sealed { epoch: *epoch, agreed: false, ring: true }));
         }

@@ -247,6 +247,7 @@ impl Chord {
             return;
         }
         let before = core::mem::replace(&mut self.beside, beside);
+        self.changed = cx.now;
         let is_new = |node: &&Contact| !before.contains(node);
         for peer in self.beside.iter().filter(is_new) {
             cx.out.raise(Event::PeerUp(*peer));

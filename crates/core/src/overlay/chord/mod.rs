@@ -81,6 +81,8 @@ pub struct Chord {
     /// What was last reported upward: the range, and who is beside us.
     range: IdRange,
     beside: Vec<Contact>,
+    /// When those beside us last changed.
+    changed: Time,
     /// Peers that were found dead or said goodbye in this very call.
     lost: Vec<Contact>,
     /// Peers that are down, as the layers above were told, and not heard since.
@@ -117,6 +119,7 @@ impl Chord {
             heirs: Vec::new(),
             range: IdRange::Empty,
             beside: Vec::new(),
+            changed: Time::ZERO,
             lost: Vec::new(),
             down: Vec::new(),
         }
