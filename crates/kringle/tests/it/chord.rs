@@ -124,6 +124,8 @@ fn one_of_many_chord_processes_is_killed_and_everything_is_readable() {
     for at in 0..8 {
         nodes[at % 6].until(&["put", &format!("k{at}"), &format!("v{at}"), "-q"], |_| true);
     }
+    // A slot that has only two copies so far waits for the second if that is killed.
+    nodes[0].until(&["status"], |text| text.contains("  0 slots under-replicated, 0 being copied"));
     let victim = nodes.remove(2);
     drop(victim);
     for at in 0..8 {
