@@ -535,7 +535,7 @@ pub const GROUPS: [(&str, Group, usize); 7] = [
     ("failing", Group { joins: 2, failures: 1, fires: 2, ..ALONE }, 300_000),
     ("suspecting", Group { joins: 2, suspicions: 1, fires: 1, ..ALONE }, 300_000),
     ("beginning", Group { joins: 4, failures: 1, fires: 0, ..ALONE }, 300_000),
-    ("shrinking", Group { ring: 4, failures: 1, counts: 2, fires: 1, ..ALONE }, 300_000),
+    ("shrinking", Group { ring: 4, failures: 1, counts: 2, fires: 1, ..ALONE }, 600_000),
     ("ending", Group { ring: 5, failures: 2, counts: 2, ..ALONE }, 300_000),
 ];
 
