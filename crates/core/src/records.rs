@@ -35,6 +35,17 @@ pub struct Write {
     pub value: Option<Bytes>,
 }
 
+/// Entries of a space that a damaged disk cannot give back: keys from `from` on, below `to`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Gap {
+    /// Where.
+    pub space: Space,
+    /// The first key that may be missing.
+    pub from: Bytes,
+    /// The first key that is not.
+    pub to: Bytes,
+}
+
 /// A synchronous, read-only view of what this node stores.
 ///
 /// It already shows everything this node asked to persist in earlier calls, whether or not that has reached the disk:

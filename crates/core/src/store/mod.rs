@@ -48,7 +48,7 @@ use crate::edge::{Ctx, Event, Refusal, RequestId, Timer};
 use crate::id::{Key, NodeId};
 use crate::message::Body;
 use crate::overlay::{Routes, Status};
-use crate::records::{Records, Space, Write};
+use crate::records::{Gap, Records, Space, Write};
 use crate::time::Time;
 
 /// How far ahead of the wall clock the durable bound of versions is set.
@@ -662,6 +662,34 @@ impl Store {
     pub fn views(&self) -> impl Iterator<Item = (u32, &View, bool)> {
         let mine = self.slots.iter().filter(|(_, slot)| slot.view.has(self.me));
         mine.map(|(number, slot)| (*number, &slot.view, slot.serves()))
+    }
+
+    /// Distrusts what is missing from the disk, until other replicas have sent what they have of it.
+    pub fn doubt_gaps(&mut self, gaps: &[Gap], records: &dyn Records, config: &Config) {
+        let cut = Cut::of(config.slots);
+        for number in 0..cut.count() {
+            let (from, to) = cut.range(number);
+            let touches = |gap: &&Gap| *gap.from < *to && *gap.to > *from;
+            if gaps.iter().any(|gap| touches(&gap)) {
+                self.doubt_slot(number, records, config);
+            }
+        }
+    }
+
+    /// Returns the lineage of this store: the number made when its cluster was founded. `None`: it holds no slot and never
+    /// did.
+    pub fn lineage(&self) -> Option<u64> {
+        self.slots.values().next().map(|slot| slot.view.lineage)
+    }
+
+    /// Says whether no other node has ever held a slot together with this one, as far as its views tell.
+    pub fn is_sole_replica(&self) -> bool {
+        self.slots.values().all(|slot| slot.view.members == [self.me] && slot.view.epoch == 1)
+    }
+
+    /// Returns how many records there are on the disk, of any slot, tombstones included.
+    pub fn record_count(&self) -> u64 {
+        self.slots.values().map(|slot| u64::from(slot.records)).sum()
     }
 
     /// Returns the slot of a key.

@@ -10,12 +10,12 @@ use super::record::{Cell, Damaged, Kind, Rank, Record, is_other_write};
 use super::version::Version;
 use super::view::{Cut, Standing};
 use super::{After, SetSize, Store};
-use crate::config::Safeguard;
+use crate::config::{Config, Safeguard};
 use crate::contact::Contact;
 use crate::edge::Ctx;
 use crate::id::Id;
 use crate::message::Body;
-use crate::records::{Space, Write};
+use crate::records::{Records, Space, Write};
 
 /// Bytes of records one answer may have.
 pub(super) const ANSWER_MAX: usize = 512 * 1024;
@@ -210,13 +210,17 @@ impl Store {
 
     /// A record turned out to be damaged: nothing of the slot is served before a quorum of others has been heard.
     pub(super) fn doubt(&mut self, number: u32, cx: &Ctx<'_>) {
+        self.doubt_slot(number, cx.records, cx.config);
+    }
+
+    pub(super) fn doubt_slot(&mut self, number: u32, records: &dyn Records, config: &Config) {
         let Some(slot) = self.slots.get_mut(&number) else { return };
         slot.round = None;
         if slot.standing == Standing::Ready {
             slot.standing = Standing::Doubting(0);
         }
         // What is damaged no longer counts as being there, so that it can come anew.
-        self.recount(number, cx.records, cx.config);
+        self.recount(number, records, config);
         self.to_pull.insert(number);
         self.keep(number);
     }
