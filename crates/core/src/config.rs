@@ -183,8 +183,12 @@ pub struct Settings {
     pub rejoin_grace: Duration,
     /// How long a leaving node hands its copies over at most.
     pub drain: Duration,
-    /// How far ahead of this node's wall clock a version may be; further is refused.
+    /// How far ahead of cluster time, and of all that is stored, a version may be; further is refused.
     pub clock_ahead: Duration,
+    /// How long a replica is down before its views go on without it, if no other node can take its place.
+    pub dead_after: Duration,
+    /// Bytes of records a node fetches in a second while it becomes a replica; zero: as fast as it can.
+    pub transfer_rate: u64,
 }
 
 impl Default for Settings {
@@ -253,6 +257,8 @@ impl Default for Settings {
             rejoin_grace: Duration::from_secs(60),
             drain: Duration::from_secs(30),
             clock_ahead: Duration::from_secs(5),
+            dead_after: Duration::from_secs(600),
+            transfer_rate: 0,
         }
     }
 }
@@ -381,6 +387,7 @@ impl Settings {
                     self.rejoin_grace,
                     self.drain,
                     self.clock_ahead,
+                    self.dead_after,
                 ]
                 .iter()
                 .all(|span| *span <= Duration::from_secs(30 * 86_400)),

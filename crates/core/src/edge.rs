@@ -21,6 +21,7 @@ use crate::message::{App, Body, Hop, Nonce, Routed, Rule};
 use crate::overlay::{Status, pastry::JoinRefusal};
 use crate::range::IdRange;
 use crate::records::{Records, Write};
+use crate::store::RecoveryPlan;
 use crate::store::op::{Answer, Ask, Trouble};
 use crate::time::Time;
 
@@ -225,6 +226,17 @@ pub enum Command {
     /// This node stops for a while and will be back with all it has: nobody needs to make copies of it. Replies
     /// [`Reply::Paused`] at once.
     Pause,
+    /// A node will not come back, nor will its disk: views go on without it, and it is refused if it does come back. Replies
+    /// [`Reply::Retired`], or [`Failure::StillThere`].
+    Retire {
+        /// The node.
+        id: NodeId,
+    },
+    /// Rebuild slots that have no quorum from what survives. Replies [`Reply::Recovery`].
+    Recover {
+        /// Whether to do it. Otherwise it is only said what would be done.
+        confirmed: bool,
+    },
     /// Ask who answers for a key. Replies [`Reply::Found`].
     Lookup {
         /// The key.
@@ -418,6 +430,10 @@ pub enum Reply {
     Left,
     /// Others know that the node will be back.
     Paused,
+    /// The node counts as gone for good.
+    Retired,
+    /// What a recovery would do, or does.
+    Recovery(Box<RecoveryPlan>),
     /// Who answers for the key.
     Found {
         /// The responsible node.
@@ -451,6 +467,8 @@ pub enum Failure {
     NotJoined,
     /// The node is part of a ring, or about to be. Nothing changed.
     AlreadyJoined,
+    /// The node that was to be retired answers. Nothing changed; let it leave, or stop it first.
+    StillThere,
     /// The join names nobody but this node. Nothing was sent.
     NoSeeds,
     /// The ring refused the join for good.
@@ -499,6 +517,8 @@ pub enum Event {
     /// The disk of this node's store is an old copy: peers knew it when it had come further. The driver has to throw it away
     /// and start the node anew, with an empty store.
     StoreOutdated,
+    /// This node, or another one, was retired for good: it is not to be talked to any more.
+    Retired(NodeId),
 }
 
 /// Something that happened, for counters and traces. The core neither logs nor counts.

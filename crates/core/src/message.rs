@@ -312,6 +312,12 @@ kinds! {
         StoreLeaving = "store-leaving",
         /// [`store::Message::Pausing`]
         StorePausing = "store-pausing",
+        /// [`store::Message::Clock`]
+        StoreClock = "store-clock",
+        /// [`store::Message::Survey`]
+        StoreSurvey = "store-survey",
+        /// [`store::Message::Surveyed`]
+        StoreSurveyed = "store-surveyed",
         /// The stand-in overlay's message.
         Echo = "echo",
     }
@@ -325,7 +331,7 @@ impl BodyKind {
 
     /// Says whether it is the store's, and not the overlay's.
     pub fn is_of_store(self) -> bool {
-        (BodyKind::StoreAsk..=BodyKind::StorePausing).contains(&self)
+        (BodyKind::StoreAsk..=BodyKind::StoreSurveyed).contains(&self)
     }
 }
 
@@ -390,6 +396,9 @@ impl Body {
                 store::Message::Compare { .. } => BodyKind::StoreCompare,
                 store::Message::Leaving => BodyKind::StoreLeaving,
                 store::Message::Pausing => BodyKind::StorePausing,
+                store::Message::Clock(_) => BodyKind::StoreClock,
+                store::Message::Survey => BodyKind::StoreSurvey,
+                store::Message::Surveyed(_) => BodyKind::StoreSurveyed,
             },
             #[cfg(any(test, feature = "fake"))]
             Body::Echo(_) => BodyKind::Echo,

@@ -107,7 +107,12 @@ impl Node {
             Input::Message { from, body } => self.message(from, body, cx),
             Input::Unsent { to, body } => self.unsent(to, body, cx),
             Input::Opened { peer } => self.overlay.on_opened(peer, cx),
-            Input::Lost { peer } => self.overlay.on_lost(peer, cx),
+            Input::Lost { peer } => {
+                self.overlay.on_lost(peer, cx);
+                if let Some(store) = &mut self.store {
+                    store.on_lost(peer, &self.overlay, cx);
+                }
+            }
             Input::Timer(Timer::Hop) => {
                 let ended = self.courier.on_timer(&mut self.overlay, cx);
                 self.end_all(ended, cx);
@@ -145,7 +150,7 @@ impl Node {
             }
             Input::Room { enough } => {
                 if let Some(store) = &mut self.store {
-                    store.set_room(enough);
+                    store.set_room(enough, &self.overlay, cx);
                 }
             }
             Input::Measured { peer, proximity } => self.overlay.on_measured(peer, proximity, cx),
@@ -213,6 +218,14 @@ impl Node {
             }
             Command::Store { ask, deadline } => match &mut self.store {
                 Some(store) => store.ask(request, ask, deadline, &self.overlay, cx),
+                None => cx.out.push(Output::Reply { request, reply: Err(Failure::NoStore) }),
+            },
+            Command::Retire { id } => match &mut self.store {
+                Some(store) => store.retire(request, id, &self.overlay, cx),
+                None => cx.out.push(Output::Reply { request, reply: Err(Failure::NoStore) }),
+            },
+            Command::Recover { confirmed } => match &mut self.store {
+                Some(store) => store.recover(request, confirmed, &self.overlay, cx),
                 None => cx.out.push(Output::Reply { request, reply: Err(Failure::NoStore) }),
             },
             Command::Pause => {

@@ -64,6 +64,14 @@ kinds! {
         ReadRepair = "read-repair",
         /// Store: a node that lost its disk is not the member it was.
         Born = "born",
+        /// Store: a step of the wall clock moves no version and no end of a time to live.
+        ClusterTime = "cluster-time",
+        /// Store: a version far ahead of a member's clock is refused.
+        ClockAhead = "clock-ahead",
+        /// Store: a coordinator stores a plain write after another member has.
+        StoreSecond = "store-second",
+        /// Store: a write is acknowledged under a view that has as many members as there are to be copies.
+        EnoughCopies = "enough-copies",
         /// Store: a conditional write starts over when the epoch changes under it.
         StartOver = "start-over",
         /// Chord, R-20: whoever may be a better successor is asked before it is one.

@@ -51,6 +51,8 @@ pub enum Kind {
     NoSpace,
     /// The node is not part of a ring.
     NotJoined,
+    /// Has yet to get what it is to hold.
+    NotReady,
     /// The node is ending.
     Leaving,
     /// A clock is wrong.
@@ -121,7 +123,9 @@ impl Problem {
     /// Makes a problem of this kind.
     pub fn new(kind: Kind, detail: impl Into<String>) -> Problem {
         let retry_after = match kind {
-            Kind::Overloaded | Kind::TooFewReplicas | Kind::NotJoined | Kind::NoRoute => Some(1),
+            Kind::Overloaded | Kind::TooFewReplicas | Kind::NotJoined | Kind::NotReady | Kind::NoRoute => {
+                Some(1)
+            }
             Kind::Full | Kind::Leaving | Kind::ClockOff | Kind::Damaged => Some(5),
             _ => None,
         };
@@ -196,6 +200,7 @@ impl From<RequestError> for Problem {
             RequestError::TooLarge { .. } => Kind::TooLarge,
             RequestError::TooManyHops | RequestError::NoRoute => Kind::NoRoute,
             RequestError::NotFound => Kind::NotFound,
+            RequestError::StillThere => Kind::Conflict,
             RequestError::Ended | RequestError::Gone => Kind::Leaving,
             RequestError::NoStore | RequestError::WrongOverlay => Kind::Unsupported,
             RequestError::Store(trouble) => kind_of(trouble),
@@ -219,7 +224,7 @@ fn kind_of(trouble: &Trouble) -> Kind {
         Trouble::WrongKind => Kind::Conflict,
         Trouble::TooLarge { .. } => Kind::TooLarge,
         Trouble::OutOfRange | Trouble::BadRequest => Kind::BadRequest,
-        Trouble::NoSpace => Kind::NoSpace,
+        Trouble::NoSpace { .. } => Kind::NoSpace,
         Trouble::ClockOff => Kind::ClockOff,
         Trouble::Busy => Kind::Overloaded,
         Trouble::Damaged => Kind::Damaged,
@@ -232,7 +237,9 @@ fn with_trouble(problem: Problem, trouble: Trouble) -> Problem {
         Trouble::TooFewReplicas { acked, wanted, happened } => {
             problem.with("acked", acked).with("wanted", wanted).with("outcome", outcome(happened))
         }
-        Trouble::Timeout { happened } => problem.with("outcome", outcome(happened)),
+        Trouble::Timeout { happened } | Trouble::NoSpace { happened } => {
+            problem.with("outcome", outcome(happened))
+        }
         Trouble::ConditionFailed(current) => {
             let current = (current != Version::ZERO).then(|| current.to_string());
             problem.with("current", current)
@@ -334,6 +341,9 @@ const CATALOGUE: &[Row] = &[
     row(Kind::NotJoined, ("KR0520", 503, 4), "Not part of a ring",
         "The node is still joining, or is cut off from its ring. Nothing was sent.",
         "Wait until GET /readyz answers 200. If that does not happen, look at `kringle doctor`."),
+    row(Kind::NotReady, ("KR0525", 503, 4), "Not ready",
+        "The node has yet to get the records of slots it is to hold. It passes requests on to the nodes that have them.",
+        "Wait until GET /readyz answers 200. `kringle status` shows how many slots are still to come."),
     row(Kind::Leaving, ("KR0521", 503, 4), "The node is ending",
         "The node has stopped or left its ring before the request was done. A message may have been delivered.",
         "Ask another node."),
@@ -437,7 +447,8 @@ mod tests {
             (Trouble::TooLarge { limit: 9 }, "KR0413", "none"),
             (Trouble::OutOfRange, "KR0400", "none"),
             (Trouble::BadRequest, "KR0400", "none"),
-            (Trouble::NoSpace, "KR0507", "none"),
+            (Trouble::NoSpace { happened: Happened::No }, "KR0507", "none"),
+            (Trouble::NoSpace { happened: Happened::Some }, "KR0507", "some"),
             (Trouble::ClockOff, "KR0523", "none"),
             (Trouble::Busy, "KR0429", "none"),
             (Trouble::Damaged, "KR0524", "none"),

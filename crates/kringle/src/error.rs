@@ -94,9 +94,12 @@ pub enum StoreError {
         /// Whether it happened.
         outcome: Happened,
     },
-    /// There is no room on the disks. Nothing changed.
-    #[error("there is no room left on the disk")]
-    NoSpace,
+    /// A replica has no room on its disk. `outcome` says whether a write happened.
+    #[error("no room left on a replica's disk; {}", outcome_text(*.outcome))]
+    NoSpace {
+        /// Whether it happened.
+        outcome: Happened,
+    },
     /// A clock is too far from the others. Nothing changed; an operator has to set it.
     #[error("the clock of the node that coordinates is too far from the others'")]
     ClockOff,
@@ -116,9 +119,9 @@ impl StoreError {
     /// read what is there.
     pub fn is_outcome_unknown(&self) -> bool {
         match self {
-            StoreError::TooFewReplicas { outcome, .. } | StoreError::Timeout { outcome } => {
-                *outcome != Happened::No
-            }
+            StoreError::TooFewReplicas { outcome, .. }
+            | StoreError::Timeout { outcome }
+            | StoreError::NoSpace { outcome } => *outcome != Happened::No,
             StoreError::Request(error) => error.is_outcome_unknown(),
             _ => false,
         }
@@ -148,7 +151,7 @@ impl From<Trouble> for StoreError {
             Trouble::TooLarge { limit } => StoreError::TooLarge { limit },
             Trouble::OutOfRange => StoreError::OutOfRange,
             Trouble::BadRequest => StoreError::BadRequest,
-            Trouble::NoSpace => StoreError::NoSpace,
+            Trouble::NoSpace { happened } => StoreError::NoSpace { outcome: happened },
             Trouble::ClockOff => StoreError::ClockOff,
             Trouble::Busy => StoreError::Busy,
             Trouble::Damaged => StoreError::Damaged,

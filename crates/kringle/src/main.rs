@@ -73,8 +73,10 @@ enum Command {
     Start(start::StartArgs),
     /// Tell a running node whom to join
     Join(ask::admin::JoinArgs),
-    /// Say goodbye to the ring, and end the node
+    /// Say goodbye to the ring, and end the node; or retire a dead one
     Leave(ask::admin::LeaveArgs),
+    /// Rebuild what has lost its quorum from what survives
+    Recover(ask::admin::RecoverArgs),
     /// End the node without a goodbye: it keeps its identity and may come back
     Stop(ask::admin::StopArgs),
     /// Show the health of the whole cluster
@@ -154,6 +156,7 @@ fn answer(cli: Cli, json: Option<Json>) -> Result<ExitCode, Failure> {
         Command::Start(args) => return start::start(&args).map(ExitCode::from),
         Command::Join(args) => ask::admin::join(asked, &args, json).map(done),
         Command::Leave(args) => ask::admin::leave(asked, &args, json).map(done),
+        Command::Recover(args) => ask::admin::recover(asked, &args, json).map(done),
         Command::Stop(args) => ask::admin::stop(asked, &args, json).map(done),
         Command::Status(args) => ask::report::status(asked, &args, json).map(done),
         Command::Ring(args) => ask::report::ring(asked, &args, json),

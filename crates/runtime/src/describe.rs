@@ -12,16 +12,18 @@ use kringle_core::overlay::chord::Chord;
 use kringle_core::overlay::chord::ring::Query;
 use kringle_core::overlay::{Overlay, Status};
 use kringle_core::range::IdRange;
+use kringle_core::store::Store;
 use kringle_core::time::Time;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::book::Book;
+use crate::clock::unix_ms;
 use crate::error::RequestError;
 use crate::metrics::Metrics;
 use crate::monitor::Belief;
 use crate::overlays;
-use crate::report::{Cell, ChordTables, Entry, FingerEntry, Held, Peer, QueryEntry, Summary, Tables};
+use crate::report::{Cell, ChordTables, Clock, Entry, FingerEntry, Held, Peer, QueryEntry, Summary, Tables};
 
 /// The purpose of messages that ask a node about itself.
 pub(crate) const PURPOSE: u32 = 1;
@@ -129,8 +131,22 @@ impl View<'_> {
                     pairs: survey.pairs,
                     pulls: survey.pulls,
                     has_room: survey.has_room,
+                    doubting: survey.doubting,
+                    rebuilt: survey.rebuilt,
+                    clock: self.clock(store),
                 }
             }),
+        }
+    }
+
+    fn clock(&self, store: &Store) -> Clock {
+        let view = store.clock_view(self.now, unix_ms());
+        Clock {
+            settled: view.settled,
+            ahead_ms: view.ahead,
+            off_ms: view.off,
+            compared: view.clocks,
+            versions_ahead_ms: view.hybrid_ahead,
         }
     }
 

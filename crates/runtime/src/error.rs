@@ -39,6 +39,9 @@ pub enum RequestError {
     /// No next hop answered. The node that says so did not deliver it.
     #[error("no next hop answered")]
     NoRoute,
+    /// The node that was to be retired answers. Nothing changed.
+    #[error("the node is still there: let it leave, or stop it first")]
+    StillThere,
     /// There is no such node in the ring. Nothing was delivered.
     #[error("there is no such node")]
     NotFound,
@@ -70,6 +73,7 @@ impl RequestError {
             Failure::Timeout => RequestError::Timeout,
             Failure::NotJoined => RequestError::NotJoined,
             Failure::AlreadyJoined => RequestError::AlreadyJoined,
+            Failure::StillThere => RequestError::StillThere,
             Failure::NoSeeds => RequestError::NoSeeds,
             Failure::JoinRefused(reason) => RequestError::Refused(format!("{reason:?}")),
             Failure::Busy => RequestError::Busy,
@@ -109,7 +113,7 @@ fn trouble_text(trouble: &Trouble) -> String {
         Trouble::BadRequest => {
             "a key needs at least one byte, and a time to live must be later than now".into()
         }
-        Trouble::NoSpace => "there is no room left on the disk".into(),
+        Trouble::NoSpace { happened } => format!("no room left on a replica's disk; {}", fate(happened)),
         Trouble::ClockOff => "the clock of this node is too far from the others'".into(),
         Trouble::Busy => "too much is under way".into(),
         Trouble::Damaged => "every copy that answered is damaged".into(),

@@ -12,12 +12,14 @@ use kringle_core::config::OverlayKind;
 use kringle_core::edge::{Command, Failure, Reply};
 use kringle_core::id::{Base, Key, NodeId};
 use kringle_core::message::{App, Rule};
+use kringle_core::store::RecoveryPlan;
 use kringle_core::store::op::{Answer, Ask};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use crate::describe::{self, View};
 use crate::error::RequestError;
+use crate::readiness::Cause;
 use crate::report::{Delivered, Event, Found, Hop, Peer, Summary, Survey, Tables, TokenReport, What};
 use crate::seeds::Seed;
 
@@ -273,6 +275,25 @@ impl Handle {
     /// Tells about this node at a glance.
     pub async fn summary(&self) -> Result<Summary, RequestError> {
         self.look(|view| view.summary()).await
+    }
+
+    /// Returns why this node is not ready to do its part; empty: it is. [`Self::is_ready`] only says that it is part of a
+    /// ring.
+    pub async fn causes(&self) -> Result<Vec<Cause>, RequestError> {
+        self.look(|view| view.causes()).await
+    }
+
+    /// Retires a node that will not come back, nor will its disk: views go on without it, and it is refused if it does.
+    pub async fn retire(&self, id: NodeId) -> Result<(), RequestError> {
+        self.command(Command::Retire { id }).await.map(drop)
+    }
+
+    /// Says what a recovery of slots without a quorum would do, or does it.
+    pub async fn recover(&self, confirmed: bool) -> Result<RecoveryPlan, RequestError> {
+        match self.command(Command::Recover { confirmed }).await? {
+            Reply::Recovery(plan) => Ok(*plan),
+            other => Err(RequestError::Refused(format!("unexpected reply: {other:?}"))),
+        }
     }
 
     /// Tells about this node's tables.

@@ -20,6 +20,7 @@ mod launch;
 mod metrics;
 mod monitor;
 pub mod overlays;
+pub mod readiness;
 pub mod report;
 pub mod seeds;
 pub mod transport;

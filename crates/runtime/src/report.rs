@@ -89,6 +89,30 @@ pub struct Held {
     pub pulls: u32,
     /// Whether its disk has room.
     pub has_room: bool,
+    /// Slots it does not trust its own records of, and fetches from others.
+    #[serde(default)]
+    pub doubting: u32,
+    /// Slots that were rebuilt without a quorum (`kringle recover`).
+    #[serde(default)]
+    pub rebuilt: u32,
+    /// Its clocks.
+    #[serde(default)]
+    pub clock: Clock,
+}
+
+/// The clocks of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Clock {
+    /// Whether cluster time is known.
+    pub settled: bool,
+    /// How far the wall clock is ahead of cluster time, in milliseconds.
+    pub ahead_ms: i64,
+    /// How far it is ahead of the median of all wall clocks, if there are three or more.
+    pub off_ms: Option<i64>,
+    /// Other nodes whose clocks were read lately.
+    pub compared: u32,
+    /// How far versions are ahead of cluster time, in milliseconds.
+    pub versions_ahead_ms: i64,
 }
 
 /// A peer as one node knows it.

@@ -15,7 +15,7 @@ use crate::contact::Contact;
 use crate::edge::{Ctx, Failure, Output, Reply, RequestId};
 use crate::id::{Key, NodeId};
 use crate::message::{Body, Payload, Routed, Stage as Leg};
-use crate::overlay::{Routes, Status, Toward};
+use crate::overlay::{Routes, Toward};
 use crate::time::Time;
 
 /// How long a time to live may be: a thousand years.
@@ -26,6 +26,8 @@ const PAUSE: Duration = Duration::from_millis(25);
 const VERSIONS: u8 = 16;
 /// Slots whose holders are remembered.
 const CACHE_MAX: usize = 65_536;
+/// How long a replica that could not serve a request is asked after the others.
+const UNREADY: Duration = Duration::from_secs(1);
 /// A member that has not answered a write for this long is taken to be stopped, and another is asked.
 const STUCK: Duration = Duration::from_millis(500);
 
@@ -35,6 +37,10 @@ pub(super) struct Asking {
     request: RequestId,
     ask: Box<Ask>,
     version: Version,
+    /// What its version must be above, as members of the view have said.
+    floor: Version,
+    /// Cluster time when the user asked.
+    at: u64,
     deadline: Time,
     leg: At,
     /// Who has been tried since it last made sense to.
@@ -70,9 +76,10 @@ impl Store {
         ring: &dyn Routes,
         cx: &mut Ctx<'_>,
     ) {
-        let failure = match ring.status() {
-            Status::Ready | Status::Leaving => check(&ask, cx).err().map(Failure::Store),
-            _ => Some(Failure::NotJoined),
+        self.seek_time(ring, cx);
+        let failure = match Self::is_part(ring) {
+            true => check(&ask, cx).err().map(Failure::Store),
+            false => Some(Failure::NotJoined),
         };
         let failure = failure.or_else(|| {
             let full = self.asks.len() >= usize::from(cx.config.requests);
@@ -92,6 +99,8 @@ impl Store {
             request,
             ask,
             version: Version::ZERO,
+            floor: Version::ZERO,
+            at: self.time(cx),
             deadline,
             leg: At::Pause(cx.now),
             tried: Vec::new(),
@@ -110,15 +119,17 @@ impl Store {
     fn pursue(&mut self, serial: u32, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         let Some(asking) = self.asks.get(&serial) else { return };
         if is_plain(&asking.ask.action) && asking.version == Version::ZERO {
-            if self.is_clock_off(cx) {
-                return self.reply(serial, Err(Failure::Store(Trouble::ClockOff)), cx);
-            }
-            let version = self.make_version(cx);
+            let floor = asking.floor;
+            let version = self.make_version(floor, cx);
+            let time = self.time(cx);
             let Some(asking) = self.asks.get_mut(&serial) else { return };
             match version {
-                Some(version) => asking.version = version,
+                Some(version) => {
+                    asking.version = version;
+                    asking.at = time;
+                }
                 None => {
-                    // Until the clock's bound is durable.
+                    // Until cluster time is known and the clock's bound is durable.
                     asking.leg = At::Pause(cx.now);
                     return;
                 }
@@ -135,8 +146,10 @@ impl Store {
         let here = holders.iter().find(|holder| reads && holder.id == self.me.id);
         let here = here.filter(|holder| !asking.tried.contains(&holder.id));
         let fresh = || holders.iter().filter(|holder| !asking.tried.contains(&holder.id));
-        let next =
-            here.or_else(|| fresh().find(|holder| !self.is_quiet(holder.id))).or_else(|| fresh().next());
+        let next = here
+            .or_else(|| fresh().find(|holder| !self.is_quiet(holder.id) && !self.is_unready(holder.id, cx)))
+            .or_else(|| fresh().find(|holder| !self.is_quiet(holder.id)))
+            .or_else(|| fresh().next());
         match next.copied() {
             Some(holder) => self.ask_holder(serial, holder, ring, cx),
             None => {
@@ -244,18 +257,18 @@ impl Store {
         asking.leg = At::With(holder.id, cx.now);
         asking.tried.push(holder.id);
         asking.turn = asking.turn.wrapping_add(1);
-        let (ask, version, turn) = (asking.ask.clone(), asking.version, asking.turn);
+        let (ask, version, turn, at) = (asking.ask.clone(), asking.version, asking.turn, asking.at);
         // Whoever coordinates gives up first, so that its answer still comes in time.
         let patience = asking.deadline.since(cx.now).mul_f32(0.9);
         if holder.id == self.me.id {
             let origin = Origin { node: self.me.id, serial };
             let deadline = cx.now.after(patience);
             let client = Client { peer: None, turn };
-            return self.coordinate(client, origin, ask, version, deadline, false, ring, cx);
+            return self.coordinate(client, origin, ask, (version, at), deadline, false, ring, cx);
         }
         let patience = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
         asking.hops = asking.hops.max(1);
-        let message = Message::Ask { serial, ask: *ask, version, patience, turn };
+        let message = Message::Ask { serial, ask: *ask, version, patience, turn, at };
         cx.send(holder, Body::Store(Box::new(Packet { message, contacts: Vec::new() })));
     }
 
@@ -287,6 +300,9 @@ impl Store {
             // Another holder was asked meanwhile, and may do better.
             Response::Failed(_) if !current => {}
             Response::Failed(Trouble::ClockOff) if from != self.me.id => {
+                if !contacts.is_empty() {
+                    self.remember(slot, contacts);
+                }
                 self.try_another(serial, Trouble::ClockOff, ring, cx);
             }
             Response::Failed(trouble) => {
@@ -304,14 +320,9 @@ impl Store {
                     return self.reply(serial, Err(Failure::Store(trouble)), cx);
                 }
                 asking.version = Version::ZERO;
+                asking.floor = asking.floor.max(version);
                 asking.tried.clear();
                 asking.leg = At::Pause(cx.now);
-                if !self.see(version, cx) {
-                    // Not every holder can have a clock like that.
-                    let Some(asking) = self.asks.get_mut(&serial) else { return };
-                    asking.tried.push(from);
-                    return self.try_another(serial, Trouble::ClockOff, ring, cx);
-                }
                 self.pursue(serial, ring, cx);
             }
             Response::Elsewhere { begun: true } if !is_repeatable(&asking.ask.action) => {
@@ -321,22 +332,43 @@ impl Store {
             Response::Elsewhere { begun } => {
                 asking.risky |= begun;
                 asking.leg = At::Pause(cx.now.after(PAUSE));
+                if let Some(peer) = self.peers.get_mut(&from) {
+                    // It holds the slot and does not serve it, or does not hold it: the next request asks another first.
+                    peer.unready = Some(cx.now.after(UNREADY));
+                }
                 let known = self.cache.get(&slot).is_some_and(|known| *known == contacts);
                 if from != self.me.id && !contacts.is_empty() && !known {
                     self.remember(slot, contacts);
+                    self.pursue(serial, ring, cx);
+                } else if self.has_untried(serial, slot, ring) {
                     self.pursue(serial, ring, cx);
                 }
             }
         }
     }
 
-    /// Asks a holder that has not been asked, or gives up.
+    /// Says whether a replica is left that has not been asked.
+    fn has_untried(&self, serial: u32, slot: u32, ring: &dyn Routes) -> bool {
+        let Some(asking) = self.asks.get(&serial) else { return false };
+        self.holders(slot, ring).iter().any(|holder| !asking.tried.contains(&holder.id))
+    }
+
+    /// Asks a replica that has not been asked, or all of them again, or gives up.
     fn try_another(&mut self, serial: u32, trouble: Trouble, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         let Some(asking) = self.asks.get(&serial) else { return };
         let slot = Cut::of(cx.config.slots).slot(asking.ask.name.id);
-        let left = self.holders(slot, ring).iter().any(|holder| !asking.tried.contains(&holder.id));
-        if left && !self.is_clock_off(cx) {
+        if self.has_untried(serial, slot, ring) {
             return self.pursue(serial, ring, cx);
+        }
+        // What is known of the replicas has been used up: they are looked for anew.
+        self.cache.remove(&slot);
+        let Some(asking) = self.asks.get_mut(&serial) else { return };
+        asking.versions += 1;
+        if asking.versions <= VERSIONS / 4 && !asking.risky {
+            asking.tried.clear();
+            asking.version = Version::ZERO;
+            asking.leg = At::Pause(cx.now.after(PAUSE * 4));
+            return;
         }
         let trouble = if asking.risky { trouble.perhaps() } else { trouble };
         self.reply(serial, Err(Failure::Store(trouble)), cx);

@@ -15,7 +15,7 @@ use super::pulling::Why;
 use super::view::{Ballot, Cut, Learner, Member, Next, Round, Slot, Standing, View};
 use super::{After, Store};
 use crate::config::Safeguard;
-use crate::edge::Ctx;
+use crate::edge::{Ctx, Event};
 use crate::id::NodeId;
 use crate::overlay::Routes;
 
@@ -34,9 +34,14 @@ impl Store {
             return cx.refuse(super::Refusal::OutOfRange);
         }
         match word {
-            Word::View { view, entered } => return self.on_view(from, number, view, entered, cx),
-            Word::Learn { view } => return self.on_learn(from, number, view, ring, cx),
-            Word::Stranger { born } => return self.on_stranger(from, born, cx),
+            Word::View { view, entered } => return self.on_view(from, number, view, entered, ring, cx),
+            Word::Learn { view, urgent } => return self.on_learn(from, number, view, urgent, ring, cx),
+            Word::Stranger { born } => {
+                if self.peers.get(&from).is_none_or(|peer| peer.born != Some(born)) {
+                    self.ask_born(from, ring, cx);
+                }
+                return;
+            }
             _ => {}
         }
         let epoch = word.epoch();
@@ -50,6 +55,12 @@ impl Store {
         }
         if let Word::Forget { .. } = word {
             return self.on_forget(from, number, epoch);
+        }
+        if let Word::Rebuild { survivors, .. } = word {
+            if slot.view.epoch == epoch {
+                self.on_rebuild(number, survivors, ring, cx);
+            }
+            return;
         }
         if slot.view.epoch > epoch {
             let word = Word::View { view: slot.view.clone(), entered: slot.entered };
@@ -68,8 +79,14 @@ impl Store {
             _ if slot.standing == Standing::Outside => {}
             Word::State { state, .. } => self.on_state(from, number, state, ring, cx),
             Word::Same { state, .. } => self.on_same(from, number, state),
-            Word::Collect { state, before, .. } => self.on_collect(number, state, before, cx),
-            _ if slot.view.place(from).is_none() => cx.refuse(super::Refusal::Unsolicited),
+            Word::Collect { state, before, expired, .. } => {
+                self.on_collect(number, state, (before, expired), cx);
+            }
+            _ if !slot.view.members.iter().any(|member| member.id == from && !self.is_lost(member)) => {
+                // Votes of a disk that is lost are void.
+                cx.refuse(super::Refusal::Unsolicited);
+            }
+            Word::Hurry { .. } => self.on_hurry(number, cx),
             Word::Freeze { ballot, .. } => self.on_freeze(from, number, ballot, cx),
             Word::Frozen { ballot, state, counts, accepted, .. } => {
                 self.on_frozen(from, number, ballot, (state, counts), accepted, ring, cx);
@@ -77,7 +94,7 @@ impl Store {
             Word::Settle { ballot, state, .. } => self.on_settle(from, number, ballot, state, ring, cx),
             Word::Settled { ballot, state, .. } => self.on_settled(from, number, ballot, state, cx),
             Word::Propose { ballot, next, .. } => self.on_propose(from, number, ballot, next, cx),
-            Word::Accepted { ballot, .. } => self.on_accepted(from, number, ballot),
+            Word::Accepted { ballot, .. } => self.on_accepted(from, number, ballot, cx),
             Word::Nack { promised, .. } => self.on_nack(number, promised, cx),
             _ => {}
         }
@@ -162,7 +179,6 @@ impl Store {
         cx: &mut Ctx<'_>,
     ) {
         let Some(slot) = self.slots.get_mut(&number) else { return };
-        let (quorum, mine) = (slot.view.quorum(), slot.state);
         let Some(round) = slot.round.as_mut().filter(|round| round.ballot == ballot) else { return };
         if round.frozen.iter().any(|(id, ..)| *id == from) {
             return;
@@ -170,7 +186,7 @@ impl Store {
         round.frozen.push((from, state, counts));
         if round.state.is_some() || !round.merging.is_empty() {
             // A quorum has told enough, and its states are being put together: what another accepted before is not
-            // proposed any more, or it would be with a state that nobody is made to have.
+            // proposed any more, or it would be with a state that no member is made to have.
             return;
         }
         if let Some(accepted) = accepted
@@ -178,15 +194,27 @@ impl Store {
         {
             round.found = Some(accepted);
         }
-        let is_me = |(id, ..): &&(NodeId, Sum, bool)| *id == self.me.id;
-        if round.frozen.len() < quorum {
+        self.freeze_done(number, ring, cx);
+    }
+
+    /// Puts the states of the frozen members together, once they are enough.
+    fn freeze_done(&mut self, number: u32, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let Some(slot) = self.slots.get(&number) else { return };
+        let Some(round) = &slot.round else { return };
+        if round.state.is_some() || !round.merging.is_empty() {
             return;
         }
+        let votes: Vec<NodeId> = round.frozen.iter().map(|(id, ..)| *id).collect();
+        let counting = round.frozen.iter().filter(|(.., counts)| *counts).count();
         // This node puts the states together, so it must be one of them.
-        if round.frozen.iter().find(is_me).is_none() {
+        if !votes.contains(&self.me.id) || !self.is_enough(slot, &votes, counting) {
             return;
         }
+        let Some(slot) = self.slots.get_mut(&number) else { return };
+        let mine = slot.state;
         slot.since = cx.now;
+        let Some(round) = slot.round.as_mut() else { return };
+        let ballot = round.ballot;
         if !cx.config.rule(Safeguard::Settle) {
             round.state = Some(mine);
             let next = round.found.clone().map(|(_, next)| next);
@@ -210,10 +238,11 @@ impl Store {
             return;
         }
         round.found = None;
+        let me = self.me.id;
         let others: Vec<NodeId> = round
             .frozen
             .iter()
-            .filter(|(id, state, counts)| *id != self.me.id && *counts && *state != mine)
+            .filter(|(id, state, counts)| *id != me && *counts && *state != mine)
             .map(|(id, ..)| *id)
             .collect();
         round.merging.clone_from(&others);
@@ -293,16 +322,21 @@ impl Store {
 
     fn on_settled(&mut self, from: NodeId, number: u32, ballot: Ballot, state: Sum, cx: &mut Ctx<'_>) {
         let Some(slot) = self.slots.get_mut(&number) else { return };
-        let quorum = slot.view.quorum();
         let Some(round) = slot.round.as_mut().filter(|round| round.ballot == ballot) else { return };
-        if round.state != Some(state) || round.settled.contains(&from) {
-            return;
+        if round.state == Some(state) && !round.settled.contains(&from) {
+            round.settled.push(from);
+            self.settle_done(number, cx);
         }
-        round.settled.push(from);
-        if round.settled.len() >= quorum && round.next.is_none() {
+    }
+
+    /// Proposes the next view, once enough members have the state it begins with.
+    fn settle_done(&mut self, number: u32, cx: &mut Ctx<'_>) {
+        let Some(slot) = self.slots.get(&number) else { return };
+        let Some(round) = slot.round.as_ref().filter(|round| round.next.is_none()) else { return };
+        let Some(state) = round.state else { return };
+        if self.is_enough(slot, &round.settled, round.settled.len()) {
             let found = round.found.clone().map(|(_, next)| next);
             let next = found.unwrap_or_else(|| Next { members: round.wish.clone(), state });
-            slot.since = cx.now;
             self.propose_view(number, next, cx);
         }
     }
@@ -310,6 +344,7 @@ impl Store {
     fn propose_view(&mut self, number: u32, next: Next, cx: &mut Ctx<'_>) {
         let Some(slot) = self.slots.get_mut(&number) else { return };
         let epoch = slot.view.epoch;
+        slot.since = cx.now;
         let Some(round) = slot.round.as_mut() else { return };
         round.next = Some(next.clone());
         round.again = cx.now.after(AGAIN);
@@ -342,20 +377,29 @@ impl Store {
         self.word_after(from, number, Word::Accepted { epoch, ballot });
     }
 
-    fn on_accepted(&mut self, from: NodeId, number: u32, ballot: Ballot) {
+    fn on_accepted(&mut self, from: NodeId, number: u32, ballot: Ballot, cx: &mut Ctx<'_>) {
         let Some(slot) = self.slots.get_mut(&number) else { return };
-        let (quorum, lineage, epoch) = (slot.view.quorum(), slot.view.lineage, slot.view.epoch + 1);
-        let old = slot.view.members.clone();
         let Some(round) = slot.round.as_mut().filter(|round| round.ballot == ballot) else { return };
+        if !round.accepted.contains(&from) {
+            round.accepted.push(from);
+            self.accept_done(number, cx);
+        }
+    }
+
+    /// Tells everyone the next view, once enough members have accepted it.
+    fn accept_done(&mut self, number: u32, cx: &mut Ctx<'_>) {
+        let Some(slot) = self.slots.get(&number) else { return };
+        let Some(round) = &slot.round else { return };
         let Some(next) = round.next.clone() else { return };
-        if round.accepted.contains(&from) {
+        if !self.is_enough(slot, &round.accepted, round.accepted.len()) {
             return;
         }
-        round.accepted.push(from);
-        if round.accepted.len() != quorum {
-            return;
+        let old = slot.view.members.clone();
+        let view = View { epoch: slot.view.epoch + 1, members: next.members, ..slot.view.clone() };
+        if let Some(slot) = self.slots.get_mut(&number) {
+            slot.round = None;
+            slot.since = cx.now;
         }
-        let view = View { epoch, lineage, members: next.members };
         let mut all: Vec<NodeId> = old.iter().chain(&view.members).map(|member| member.id).collect();
         all.sort_unstable();
         all.dedup();
@@ -373,7 +417,15 @@ impl Store {
     }
 
     /// A view that was decided.
-    fn on_view(&mut self, from: NodeId, number: u32, view: View, entered: Sum, cx: &mut Ctx<'_>) {
+    fn on_view(
+        &mut self,
+        from: NodeId,
+        number: u32,
+        view: View,
+        entered: Sum,
+        ring: &dyn Routes,
+        cx: &mut Ctx<'_>,
+    ) {
         if !is_sound(&view) {
             return cx.refuse(super::Refusal::Malformed);
         }
@@ -388,6 +440,11 @@ impl Store {
         }
         match self.slots.get(&number).map(|slot| (slot.view.epoch, slot.view.lineage)) {
             Some((epoch, lineage)) if epoch >= view.epoch || lineage != view.lineage => return,
+            Some(_) if self.is_left_behind(number, &view) => {
+                // What this node has was given up: it is set aside, never served.
+                self.proof = super::Proof::Failed;
+                return cx.out.raise(Event::StoreOutdated);
+            }
             Some(_) => {}
             None if !mine => return,
             None => {
@@ -396,12 +453,22 @@ impl Store {
                 self.recount(number, cx.records, cx.config);
             }
         }
+        // What is known of a member's disk may be older than the view.
+        for member in view.members.iter().filter(|member| member.id != me.id) {
+            if let Some(peer) = self.peers.get_mut(&member.id)
+                && peer.born.is_some_and(|born| born != member.born)
+            {
+                peer.born = None;
+                self.ask_born(member.id, ring, cx);
+            }
+        }
         let Some(slot) = self.slots.get_mut(&number) else { return };
         let learner = slot.learner.filter(|learner| view.place(learner.id).is_none());
         slot.view = view;
         slot.entered = entered;
         (slot.promised, slot.accepted, slot.round, slot.learner) = (None, None, None, learner);
         (slot.agreed, slot.safe, slot.since) = (0, 0, cx.now);
+        (slot.remembered, slot.abstains) = (None, false);
         slot.standing = match mine {
             true if slot.state == entered => Standing::Ready,
             true if !cx.config.rule(Safeguard::Settle) => Standing::Ready,
@@ -412,23 +479,24 @@ impl Store {
             self.to_pull.insert(number);
         }
         self.drop_pulls(number);
+        self.drop_promises(number, cx);
         self.changing.remove(&number);
+        self.urgent.remove(&number);
         self.moved.insert(number);
         self.eager.insert(number);
         self.keep(number);
     }
 
-    /// A member turned out to be somebody else under the same name.
-    fn on_stranger(&mut self, from: NodeId, born: u32, cx: &mut Ctx<'_>) {
-        if let Some(peer) = self.peers.get_mut(&from) {
-            peer.born = Some(born);
-            self.restless = true;
-            self.tend = self.tend.min(cx.now);
-        }
+    /// Says whether a view was rebuilt without a quorum since this node was a member of the slot, and without this node.
+    fn is_left_behind(&self, number: u32, view: &View) -> bool {
+        let Some(slot) = self.slots.get(&number) else { return false };
+        view.generation() > slot.view.generation()
+            && slot.standing != Standing::Outside
+            && !view.survivors.contains(&self.me.id)
     }
 
     /// Sees to slots whose view is changing: what is stuck is tried again.
-    pub(super) fn hurry(&mut self, cx: &mut Ctx<'_>) {
+    pub(super) fn hurry(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         let numbers: Vec<u32> = self.changing.iter().copied().collect();
         for number in numbers {
             if self.slots.get(&number).is_some_and(|slot| !self.is_proved(slot)) {
@@ -438,7 +506,7 @@ impl Store {
                 self.changing.remove(&number);
                 continue;
             };
-            if slot.promised.is_none() && slot.round.is_none() {
+            if slot.promised.is_none() && slot.round.is_none() && !slot.abstains {
                 self.changing.remove(&number);
                 continue;
             }
@@ -449,6 +517,10 @@ impl Store {
                     slot.round = None;
                 } else if round.again <= cx.now {
                     round.again = cx.now.after(AGAIN);
+                    // A member may have been found to have lost its disk since.
+                    self.freeze_done(number, ring, cx);
+                    self.settle_done(number, cx);
+                    self.accept_done(number, cx);
                     self.repeat_round(number);
                 }
             } else if slot.standing == Standing::Ready && waited > PATIENCE * (place + 1) {
@@ -494,17 +566,32 @@ impl Store {
     }
 
     /// A node is told that it is to become a member.
-    fn on_learn(&mut self, from: NodeId, number: u32, view: View, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+    fn on_learn(
+        &mut self,
+        from: NodeId,
+        number: u32,
+        view: View,
+        urgent: bool,
+        ring: &dyn Routes,
+        cx: &mut Ctx<'_>,
+    ) {
         if !is_sound(&view) || view.place(from).is_none() {
             return cx.refuse(super::Refusal::Malformed);
         }
-        if view.has(self.me) || self.leaving.is_some() {
+        if view.has(self.me) || self.leaving.is_some() || !self.room {
             return;
+        }
+        if urgent {
+            self.urgent.insert(number);
         }
         let known = self.slots.get(&number).map(|slot| (slot.view.epoch, slot.view.lineage));
         match known {
             Some((epoch, lineage)) if epoch > view.epoch || lineage != view.lineage => return,
             Some((epoch, _)) if epoch == view.epoch => {}
+            Some(_) if self.is_left_behind(number, &view) => {
+                self.proof = super::Proof::Failed;
+                return cx.out.raise(Event::StoreOutdated);
+            }
             _ => {
                 if self.slots.get(&number).is_some_and(|slot| slot.view.has(self.me)) {
                     // Our own view is older: the newer one leaves us out.
@@ -566,10 +653,12 @@ impl Word {
             | Word::Learnt { epoch, .. }
             | Word::State { epoch, .. }
             | Word::Forget { epoch }
+            | Word::Hurry { epoch }
+            | Word::Rebuild { epoch, .. }
             | Word::Safe { epoch }
             | Word::Collect { epoch, .. }
             | Word::Same { epoch, .. } => *epoch,
-            Word::View { view, .. } | Word::Learn { view } => view.epoch,
+            Word::View { view, .. } | Word::Learn { view, .. } => view.epoch,
             Word::Stranger { .. } => 0,
         }
     }

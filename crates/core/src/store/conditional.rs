@@ -28,7 +28,7 @@ enum Made {
 impl Store {
     /// Starts a conditional write, or starts it over, under a new ballot.
     pub(super) fn prepare_ballot(&mut self, id: u32, cell: Cell, ring: &dyn Routes, cx: &mut Ctx<'_>) {
-        let ballot = self.make_version(cx);
+        let ballot = self.make_version(self.latest(cx), cx);
         let Some(op) = self.ops.get_mut(&id) else { return };
         let Some(ballot) = ballot else {
             op.stage = Stage::Waiting;
@@ -114,7 +114,8 @@ impl Store {
                 }
             }
         }
-        let made = make(&op.ask.action, highest.as_ref(), (op.version, ballot), cx);
+        let times = Times { now: self.time(cx), at: op.at };
+        let made = make(&op.ask.action, highest.as_ref(), (op.version, ballot), times);
         let (origin, quorum) = (op.origin, heard.len());
         let add = matches!(op.ask.action, Action::Add { .. });
         let again = matches!(op.ask.action, Action::Add { .. } | Action::Remove { .. } | Action::Members);
@@ -166,9 +167,16 @@ impl Store {
     }
 }
 
+/// Cluster time now, and when the user asked.
+#[derive(Clone, Copy)]
+struct Times {
+    now: u64,
+    at: u64,
+}
+
 /// Works out what a conditional action makes of the record there is.
-fn make(action: &Action, record: Option<&Record>, (asked, ballot): (Version, Version), cx: &Ctx<'_>) -> Made {
-    let live = record.filter(|record| record.is_live(cx.wall));
+fn make(action: &Action, record: Option<&Record>, (asked, ballot): (Version, Version), times: Times) -> Made {
+    let live = record.filter(|record| record.is_live(times.now));
     let version = live.map_or(Version::ZERO, Record::version);
     let Action::Change { change, condition } = action else {
         // A read, or what comes before a change of a set: it only has to be settled what there is. But the first value
@@ -204,7 +212,7 @@ fn make(action: &Action, record: Option<&Record>, (asked, ballot): (Version, Ver
     let created = live.is_none();
     match change {
         Change::Put { value, ttl } => {
-            let (value, ends) = (value.clone(), ends(*ttl, ballot));
+            let (value, ends) = (value.clone(), ends(*ttl, times.at));
             Made::Record { kind: Kind::Value, ends, value, created, number: None }
         }
         Change::Delete if live.is_none() => {
@@ -237,7 +245,7 @@ fn make(action: &Action, record: Option<&Record>, (asked, ballot): (Version, Ver
             None => Made::Trouble(Trouble::ConditionFailed(Version::ZERO)),
             Some(record) => Made::Record {
                 kind: record.kind(),
-                ends: ends(*ttl, ballot),
+                ends: ends(*ttl, times.at),
                 value: record.value().to_vec(),
                 created: false,
                 number: None,

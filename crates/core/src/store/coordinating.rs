@@ -12,8 +12,9 @@ use super::message::{Message, Packet, Response, Step, Verdict, Word};
 use super::op::{Action, Answer, Ask, Change, Condition, Found, Happened, Level, Listed, Name, Trouble};
 use super::record::{Cell, Kind, Origin, Record, is_other_write};
 use super::version::Version;
-use super::view::{Cut, Standing};
+use super::view::{Cut, Slot, Standing};
 use super::{After, Store};
+use crate::config::Safeguard;
 use crate::contact::Contact;
 use crate::edge::Ctx;
 use crate::id::NodeId;
@@ -33,6 +34,10 @@ pub(super) struct Operation {
     pub(super) ask: Box<Ask>,
     /// The version of what is written without condition. Made by the asker, so that it may ask twice.
     pub(super) version: Version,
+    /// Cluster time at the asker, when it asked.
+    pub(super) at: u64,
+    /// Copies there are to be: as many as the cluster was made for, or as many as there are nodes.
+    pub(super) copies: u8,
     pub(super) origin: Origin,
     pub(super) slot: u32,
     pub(super) epoch: u64,
@@ -71,7 +76,7 @@ pub(super) enum Stage {
     /// Members are to tell what they have.
     Reading { cell: Cell, mine: Option<Record>, heard: Vec<(u8, Option<Record>)>, head: bool },
     /// Members are to tell the set they have.
-    Listing { name: Name, heard: Vec<(u8, Vec<(Cell, Record)>)> },
+    Listing { name: Name, heard: Vec<(u8, Vec<(Cell, Record)>)>, parts: Vec<(u8, Vec<(Cell, Record)>)> },
     /// Members are to tell the version they have.
     Looking { cell: Cell, heard: Vec<(u8, Version)> },
 
@@ -105,14 +110,26 @@ pub(super) enum Then {
 }
 
 impl Operation {
+    /// Returns how many members of a view must have answered.
     pub(super) fn wanted(&self, members: usize) -> usize {
         let quorum = members / 2 + 1;
-        let conditional = !self.is_plain() && !self.is_read();
         match self.ask.level {
-            Level::One if !conditional => 1,
-            Level::One | Level::Quorum => quorum,
+            Level::One if !self.needs_quorum() => 1,
+            Level::One | Level::Quorum if self.is_read() => quorum,
+            // A view that has just begun to grow is not what the cluster promises.
+            Level::One | Level::Quorum => quorum.max(usize::from(self.copies) / 2 + 1),
             Level::All => members,
         }
+    }
+
+    fn needs_quorum(&self) -> bool {
+        !self.is_plain() && !self.is_read()
+    }
+
+    /// Says whether a view has too few members for this operation to be acknowledged under it.
+    pub(super) fn is_short(&self, members: usize) -> bool {
+        let exempt = self.is_read() || (self.ask.level == Level::One && !self.needs_quorum());
+        members < usize::from(self.copies) && !exempt
     }
 
     fn is_read(&self) -> bool {
@@ -147,10 +164,8 @@ pub(super) fn is_repeatable(action: &Action) -> bool {
 }
 
 /// Returns when something that is to stay this long ends.
-pub(super) fn ends(ttl: Option<Duration>, version: Version) -> u64 {
-    ttl.map_or(0, |ttl| {
-        version.wall().saturating_add(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)).max(1)
-    })
+pub(super) fn ends(ttl: Option<Duration>, at: u64) -> u64 {
+    ttl.map_or(0, |ttl| at.saturating_add(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)).max(1))
 }
 
 impl Store {
@@ -161,7 +176,7 @@ impl Store {
         from: Contact,
         (serial, turn): (u32, u8),
         ask: Ask,
-        version: Version,
+        (version, at): (Version, u64),
         patience: u32,
         ring: &dyn Routes,
         cx: &mut Ctx<'_>,
@@ -181,7 +196,7 @@ impl Store {
             return;
         }
         let client = Client { peer: Some(from), turn };
-        self.coordinate(client, origin, Box::new(ask), version, deadline, again, ring, cx);
+        self.coordinate(client, origin, Box::new(ask), (version, at), deadline, again, ring, cx);
     }
 
     /// Coordinates an operation.
@@ -191,7 +206,7 @@ impl Store {
         client: Client,
         origin: Origin,
         ask: Box<Ask>,
-        version: Version,
+        (version, at): (Version, u64),
         deadline: Time,
         repeated: bool,
         ring: &dyn Routes,
@@ -204,8 +219,13 @@ impl Store {
             Some(Response::Failed(Trouble::Busy))
         } else if self.slots.get(&slot).is_none_or(|slot| slot.standing == Standing::Outside) {
             Some(Response::Elsewhere { begun: false })
-        } else if is_plain(&ask.action) && !self.see(version, cx) {
+        } else if self.slots.get(&slot).is_some_and(|slot| self.cannot_serve(slot)) {
+            // Others can, and the asker knows them.
+            Some(Response::Elsewhere { begun: false })
+        } else if is_plain(&ask.action) && !self.is_admissible(version, cx) {
             Some(Response::Failed(Trouble::ClockOff))
+        } else if is_plain(&ask.action) && version < self.floor(cx) {
+            Some(Response::Outdated(self.latest(cx)))
         } else {
             None
         };
@@ -217,10 +237,15 @@ impl Store {
         while self.ops.contains_key(&id) {
             id = self.nonce() & 0xffff;
         }
+        // What is far from this node's time was not said by a node that knows the time.
+        let time = self.time(cx);
+        let at = at.clamp(time.saturating_sub(60_000), time.saturating_add(60_000));
         let op = Operation {
             client,
             ask,
             version,
+            at,
+            copies: self.copies(ring, cx),
             origin,
             slot,
             epoch: 0,
@@ -325,6 +350,12 @@ impl Store {
         self.close(id, Response::Done(answer), ring, cx);
     }
 
+    /// Says whether a slot will not be served here for some time: its disk has yet to be vouched for, cluster time is not
+    /// known, or records are missing.
+    fn cannot_serve(&self, slot: &Slot) -> bool {
+        slot.standing != Standing::Ready || !self.is_proved(slot) || !self.knows_time()
+    }
+
     /// Says whether an operation stands first in its line, or in none.
     pub(super) fn is_first(&self, id: u32, cell: &Cell) -> bool {
         self.lines.get(cell).is_none_or(|line| !line.contains(&id) || line.front() == Some(&id))
@@ -339,17 +370,19 @@ impl Store {
         let Some(slot) = self.slots.get(&number).filter(|slot| slot.serves() && self.is_proved(slot)) else {
             return;
         };
+        let (time, copies, knows) = (self.time(cx), self.copies(ring, cx), self.knows_time());
         let Some(op) = self.ops.get_mut(&id) else { return };
         op.epoch = slot.view.epoch;
+        op.copies = copies;
         op.again = cx.now.after(cx.config.store_retry);
+        let at = op.at;
         let (ask, version, origin, number) = (op.ask.clone(), op.version, op.origin, op.slot);
         let cell = Cell::of(&ask.name);
         if !self.is_first(id, &cell) {
             return;
         }
-        let writes = !is_read(&ask.action);
-        if writes && self.is_clock_off(cx) {
-            return self.fail(id, Trouble::ClockOff, ring, cx);
+        if !knows {
+            return;
         }
         let Ok(held) = self.held(&cell, cx) else { return self.doubt(number, cx) };
         match &ask.action {
@@ -361,10 +394,10 @@ impl Store {
                 self.stage(id, Stage::Walking { after, limit: *limit, heard: Vec::new() }, ring, cx);
             }
             Action::Change { change, .. } if is_plain(&ask.action) => {
-                let created = !held.as_ref().is_some_and(|held| held.is_live(cx.wall));
+                let created = !held.as_ref().is_some_and(|held| held.is_live(time));
                 let record = match change {
                     Change::Put { value, ttl } => {
-                        Record::make(&cell, Kind::Value, version, origin, ends(*ttl, version), value)
+                        Record::make(&cell, Kind::Value, version, origin, ends(*ttl, at), value)
                     }
                     _ => Record::make(&cell, Kind::Gone, version, origin, 0, &[]),
                 };
@@ -429,13 +462,15 @@ impl Store {
         let steps = self.steps(id);
         for (item, step) in steps {
             let (nonce, silent) = (nonce(id, attempt, item), self.unanswered(id, item));
-            // This node first: if it would not take it, nobody needs to be asked.
+            // This node first: if it would not take it, the others need not be asked.
             if me.is_some_and(|me| silent & (1 << me) != 0) {
-                let (verdict, wait) = self.perform(number, epoch, &step, cx);
-                if wait > self.durable {
-                    self.after.push_back((wait, After::Take(nonce, Box::new(verdict))));
+                if self.stores_second(id, item, cx) {
+                    let (verdict, _) = self.check_step(number, epoch, &step, cx);
+                    if verdict != Verdict::Taken {
+                        self.take(nonce, self.me.id, verdict, ring, cx);
+                    }
                 } else {
-                    self.take(nonce, self.me.id, verdict, ring, cx);
+                    self.perform_own(nonce, number, epoch, &step, ring, cx);
                 }
                 if self.ops.get(&id).is_none_or(|op| op.attempt != attempt) {
                     return;
@@ -451,11 +486,55 @@ impl Store {
         }
     }
 
+    /// Does a step as a member of the view this node coordinates for.
+    fn perform_own(
+        &mut self,
+        nonce: u32,
+        number: u32,
+        epoch: u64,
+        step: &Step,
+        ring: &dyn Routes,
+        cx: &mut Ctx<'_>,
+    ) {
+        let (verdict, wait) = self.perform(number, epoch, step, cx);
+        if wait > self.durable {
+            self.after.push_back((wait, After::Take(nonce, Box::new(verdict))));
+        } else {
+            self.take(nonce, self.me.id, verdict, ring, cx);
+        }
+    }
+
+    /// Says whether this node must not store an item yet. A plain write is stored by another member first: that one's
+    /// clock has judged the version, so a coordinator with a wrong clock keeps nothing that later writes would lose to.
+    fn stores_second(&self, id: u32, item: u8, cx: &Ctx<'_>) -> bool {
+        let Some(op) = self.ops.get(&id).filter(|_| cx.config.rule(Safeguard::StoreSecond)) else {
+            return false;
+        };
+        let Some(slot) = self.slots.get(&op.slot).filter(|slot| slot.view.members.len() > 1) else {
+            return false;
+        };
+        let Stage::Writing { items, then: Then::Changed { ballot: false, .. } } = &op.stage else {
+            return false;
+        };
+        let me: u16 = slot.view.place(self.me.id).map_or(0, |me| 1 << me);
+        items.get(usize::from(item)).is_some_and(|item| item.have & !me == 0)
+    }
+
     /// Asks one member once more for the first item.
     fn ask_again_of(&mut self, id: u32, member: NodeId, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         let Some(op) = self.ops.get(&id) else { return };
         let (nonce, slot, epoch) = (nonce(id, op.attempt, 0), op.slot, op.epoch);
         if let Some((_, step)) = self.steps(id).into_iter().next() {
+            self.send(member, Message::Do { nonce, slot, epoch, step }, ring, cx);
+        }
+    }
+
+    /// Asks one member for something that follows from its last answer.
+    pub(super) fn ask_step(&mut self, id: u32, place: u8, step: Step, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let Some(op) = self.ops.get(&id) else { return };
+        let (nonce, slot, epoch) = (nonce(id, op.attempt, 0), op.slot, op.epoch);
+        let member = self.slots.get(&slot).and_then(|slot| slot.view.members.get(usize::from(place)));
+        if let Some(member) = member.map(|member| member.id) {
             self.send(member, Message::Do { nonce, slot, epoch, step }, ring, cx);
         }
     }
@@ -480,12 +559,12 @@ impl Store {
                 let known = mine.as_ref().map(Record::rank).unwrap_or_default();
                 alloc::vec![(0, Step::Read { cell: cell.clone(), known, brief: false })]
             }
-            Stage::Listing { name, heard } => {
+            Stage::Listing { name, heard, .. } => {
                 let mut known = super::coding::Sum::default();
                 if let Some((_, mine)) = heard.first() {
                     mine.iter().for_each(|(_, record)| known.mix(record.sum()));
                 }
-                alloc::vec![(0, Step::List { cell: Cell::of(name), known })]
+                alloc::vec![(0, Step::List { cell: Cell::of(name), known, after: None })]
             }
             Stage::Looking { cell, .. } => {
                 alloc::vec![(0, Step::Read { cell: cell.clone(), known: Default::default(), brief: true })]
@@ -546,11 +625,13 @@ impl Store {
                 op.again = op.again.min(cx.now.after(super::BUSY));
                 return;
             }
-            Verdict::NoSpace => op.trouble = Some(Trouble::NoSpace),
-            Verdict::Ahead => op.trouble = Some(Trouble::ClockOff),
-            Verdict::Refused(version) => {
-                self.see(version, cx);
+            Verdict::NoSpace => op.trouble = Some(Trouble::NoSpace { happened: Happened::No }),
+            Verdict::Ahead => {
+                // A member that missed what made versions run ahead here learns of it, so that the next try succeeds.
+                op.trouble = Some(Trouble::ClockOff);
+                self.tell_clock(from, ring, cx);
             }
+            Verdict::Refused(version) => self.raise(version, cx),
             _ => {}
         }
         let Some(op) = self.ops.get_mut(&id) else { return };
@@ -578,10 +659,38 @@ impl Store {
                     Verdict::OtherSet(head) => return self.other_set(id, from, head, ring, cx),
                     _ => item.refused |= 1 << place,
                 }
+                if verdict == Verdict::Taken && from != self.me.id {
+                    self.store_own(id, ring, cx);
+                }
                 self.written(id, wanted, members, ring, cx);
             }
             (Stage::Preparing { .. }, verdict) => self.prepared(id, place, verdict, members, ring, cx),
             (_, verdict) => self.heard(id, place, verdict, wanted, ring, cx),
+        }
+    }
+
+    /// Another member has stored what this node coordinates: now it may itself.
+    fn store_own(&mut self, id: u32, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let Some(op) = self.ops.get(&id) else { return };
+        let (attempt, number, epoch) = (op.attempt, op.slot, op.epoch);
+        let Some(me) = self.slots.get(&number).and_then(|slot| slot.view.place(self.me.id)) else { return };
+        for (item, step) in self.steps(id) {
+            let asked = self.unanswered(id, item) & (1 << me) == 0 || self.stores_second(id, item, cx);
+            if !asked && self.ops.get(&id).is_some_and(|op| op.attempt == attempt) {
+                self.perform_own(nonce(id, attempt, item), number, epoch, &step, ring, cx);
+            }
+        }
+    }
+
+    /// Looks whether a write is complete although no member has answered since: there are to be fewer copies now.
+    pub(super) fn check_written(&mut self, id: u32, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let Some(op) = self.ops.get(&id) else { return };
+        let Some(slot) = self.slots.get(&op.slot).filter(|slot| slot.view.epoch == op.epoch) else { return };
+        let members = slot.view.members.len();
+        let Stage::Writing { items, .. } = &op.stage else { return };
+        let wanted = op.wanted(members);
+        if items.iter().all(|item| item.have.count_ones() as usize >= wanted.min(members)) {
+            self.written(id, wanted, members, ring, cx);
         }
     }
 
@@ -597,6 +706,11 @@ impl Store {
         let Some(op) = self.ops.get_mut(&id) else { return };
         let Stage::Writing { items, then } = &op.stage else { return };
         let least = items.iter().map(|item| item.have.count_ones() as usize).min().unwrap_or(members);
+        if least >= wanted.min(members) && op.is_short(members) && matches!(then, Then::Changed { .. }) {
+            // Acknowledged once the view has as many members as there are to be: it goes on under the next one.
+            let slot = op.slot;
+            return self.hurry_slot(slot);
+        }
         if least >= wanted {
             let version = items.first().map_or(Version::ZERO, |item| item.record.version());
             return match then.clone() {
@@ -612,7 +726,7 @@ impl Store {
             };
         }
         let possible = items.iter().map(|item| members - item.refused.count_ones() as usize).min();
-        if possible.unwrap_or(members) >= wanted {
+        if possible.unwrap_or(members) >= wanted.min(members) {
             return;
         }
         // Whoever has not answered may have taken it.
@@ -631,9 +745,12 @@ impl Store {
             Then::Changed { .. } if !taken => {
                 let response = match op.trouble {
                     Some(trouble) => Response::Failed(trouble),
-                    None => Response::Outdated(self.clock.last),
+                    None => Response::Outdated(self.latest(cx)),
                 };
                 self.close(id, response, ring, cx);
+            }
+            Then::Changed { .. } if matches!(op.trouble, Some(Trouble::NoSpace { .. })) => {
+                self.fail(id, Trouble::NoSpace { happened: Happened::Some }, ring, cx);
             }
             Then::Changed { .. } => {
                 let (acked, wanted) = (least as u8, wanted as u8);

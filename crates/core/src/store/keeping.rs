@@ -4,21 +4,31 @@ use alloc::collections::BTreeMap;
 
 use super::coding::{Shared, Sum};
 use super::record::{Cell, Damaged, Kind, Record};
-use super::version::Version;
-use super::view::{Cut, Standing};
+use super::view::{Cut, Standing, Tally};
 use super::{AGE_KEY, AGEING, After, Store};
 use crate::config::Config;
 use crate::edge::{Ctx, Output};
 use crate::records::{Records, Space, Write};
 
-/// What the records of a slot add up to.
+/// Where the tally of a slot is kept.
+const TALLY: u8 = b't';
+
+/// A tally being made.
 #[derive(Default)]
 struct Count {
-    state: Sum,
-    records: u32,
-    grave: Option<Version>,
-    last: Version,
+    tally: Tally,
     damaged: bool,
+}
+
+impl Tally {
+    fn add(&mut self, record: &Record) {
+        self.last = self.last.max(record.ballot());
+        if record.is_tombstone() {
+            self.grave = Some(self.grave.map_or(record.version(), |grave| grave.min(record.version())));
+        } else if let Some(ends) = record.ends() {
+            self.expiry = Some(self.expiry.map_or(ends, |expiry| expiry.min(ends)));
+        }
+    }
 }
 
 impl Count {
@@ -28,12 +38,9 @@ impl Count {
             self.damaged = true;
             return;
         };
-        self.state.mix(record.sum());
-        self.records += 1;
-        self.last = self.last.max(record.ballot());
-        if !record.is_live(0) || record.ends().is_some() {
-            self.grave = Some(self.grave.map_or(record.version(), |grave| grave.min(record.version())));
-        }
+        self.tally.state.mix(record.sum());
+        self.tally.records += 1;
+        self.tally.add(&record);
     }
 }
 
@@ -48,12 +55,27 @@ impl Store {
                 true
             });
         }
-        self.clock.last = self.clock.last.max(count.last);
+        self.clock.hybrid = self.clock.hybrid.max(count.tally.last);
         let Some(slot) = self.slots.get_mut(&number) else { return };
-        (slot.state, slot.records, slot.grave) = (count.state, count.records, count.grave);
         if count.damaged && slot.standing == Standing::Ready {
             slot.standing = Standing::Doubting(0);
+            slot.remembered = Some(slot.state).filter(|state| *state != Sum::default());
             self.to_pull.insert(number);
+        }
+        slot.set_tally(count.tally);
+        self.touched.insert(number);
+    }
+
+    /// Takes what is known of the records from the disk, or counts them if that is not there.
+    pub(super) fn read_tally(&mut self, number: u32, records: &dyn Records, config: &Config) {
+        let bytes = records.read(Space::Meta, &tally_key(number));
+        let tally = bytes.and_then(|bytes| minicbor::decode::<Tally>(&bytes).ok());
+        match (tally, self.slots.get_mut(&number)) {
+            (Some(tally), Some(slot)) => {
+                slot.set_tally(tally);
+                self.clock.hybrid = self.clock.hybrid.max(tally.last);
+            }
+            _ => self.recount(number, records, config),
         }
     }
 
@@ -70,6 +92,12 @@ impl Store {
     /// The end of an input, whatever it made the store do: what was written is handed over, at once and once only. Until
     /// then it is here and not in the records.
     pub(crate) fn hand_over(&mut self, cx: &mut Ctx<'_>) {
+        for number in core::mem::take(&mut self.touched) {
+            let Some(slot) = self.slots.get(&number) else { continue };
+            let value = minicbor::to_vec(slot.tally()).expect("writing to memory does not fail");
+            let (key, value) = (tally_key(number).as_slice().into(), Some(value.into()));
+            self.writes.push(Write { space: Space::Meta, key, value });
+        }
         if self.writes.is_empty() {
             return;
         }
@@ -139,11 +167,18 @@ impl Store {
             }
             slot.records = slot.records + u32::from(new.is_some()) - u32::from(old.is_some());
             slot.agreed = 0;
-            if let Some(new) = new
-                && (!new.is_live(0) || new.ends().is_some())
-            {
-                slot.grave = Some(slot.grave.map_or(new.version(), |grave| grave.min(new.version())));
+            let mut tally = slot.tally();
+            if let Some(new) = new {
+                tally.add(new);
             }
+            if let Some(old) = old.filter(|old| old.kind() == Kind::Set)
+                && new.is_none_or(|new| new.kind() != Kind::Set || new.set() != old.set())
+            {
+                // The values of the set are garbage from now on.
+                tally.expiry = Some(tally.expiry.map_or(0, |expiry| expiry.min(0)));
+            }
+            slot.set_tally(tally);
+            self.touched.insert(number);
         }
         if cell.member
             && let Some(name) = cell.name()
@@ -161,4 +196,9 @@ impl Store {
         self.writes.push(Write { space: cell.space(), key: cell.key.0.clone(), value });
         self.unsynced.insert(cell.clone(), ticket);
     }
+}
+
+fn tally_key(number: u32) -> [u8; 5] {
+    let [a, b, c, d] = number.to_be_bytes();
+    [TALLY, a, b, c, d]
 }

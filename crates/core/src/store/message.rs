@@ -10,6 +10,7 @@ use super::record::{Cell, Rank};
 use super::version::Version;
 use super::view::{Ballot, Next, View};
 use crate::contact::Contact;
+use crate::id::NodeId;
 
 /// A message of the store, and nodes it names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -41,6 +42,10 @@ pub enum Message {
         /// Counts how often the asker has asked. What answers an earlier turn says nothing about this one.
         #[n(4)]
         turn: u8,
+        /// The asker's cluster time when it was asked, in milliseconds: times to live count from here.
+        #[n(5)]
+        #[cbor(default)]
+        at: u64,
     },
     /// Ends an ask.
     #[n(1)]
@@ -102,6 +107,14 @@ pub enum Message {
         /// Go on after this cell.
         #[n(3)]
         after: Option<Cell>,
+        /// Whether records are wanted even if the sender does not rely on them: a slot is rebuilt.
+        #[n(4)]
+        #[cbor(default)]
+        any: bool,
+        /// How many bytes are wanted at a time, about.
+        #[n(5)]
+        #[cbor(default)]
+        bytes: u32,
     },
     /// Records of a slot.
     #[n(6)]
@@ -137,6 +150,15 @@ pub enum Message {
     /// The sender stops for a while and will be back with all it has.
     #[n(9)]
     Pausing,
+    /// What the sender's clocks say.
+    #[n(10)]
+    Clock(#[n(0)] ClockReading),
+    /// Asks what the receiver holds, for a recovery.
+    #[n(11)]
+    Survey,
+    /// What the sender holds.
+    #[n(12)]
+    Surveyed(#[n(0)] StoreReport),
 }
 
 impl Message {
@@ -161,7 +183,7 @@ impl Message {
             Message::Do { step: Step::Accept { record, .. }, .. } => record.0.len(),
             Message::Did { verdict, .. } => match verdict {
                 Verdict::Promised(Some(record)) | Verdict::Holds(Some(record)) => record.0.len(),
-                Verdict::Listed(list) => records(list),
+                Verdict::Listed(list, _) => records(list),
                 Verdict::Keys(keys, _) => keys.iter().map(|listed| listed.name.bytes.len() + 32).sum(),
                 _ => 0,
             },
@@ -189,9 +211,6 @@ pub struct Compare {
     /// The sum over slots, epochs and states.
     #[n(0)]
     pub sum: Sum,
-    /// The sender's wall clock, in milliseconds since 1970.
-    #[n(1)]
-    pub wall: u64,
     /// Whether it answers one, and equal or not.
     #[n(2)]
     pub reply: Option<bool>,
@@ -204,6 +223,73 @@ pub struct Compare {
     /// How far the receiver's disk had come when the sender last heard of it.
     #[n(5)]
     pub known: u64,
+}
+
+/// What the clocks of a node say, and what all nodes are to know of each other.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+pub struct ClockReading {
+    /// The asker's number.
+    #[n(0)]
+    pub nonce: u32,
+    /// Whether it answers one.
+    #[n(1)]
+    pub is_answer: bool,
+    /// The sender's cluster time, in milliseconds since 1970.
+    #[n(2)]
+    pub time: u64,
+    /// Its wall clock, likewise.
+    #[n(3)]
+    pub wall: u64,
+    /// Whether its cluster time is the cluster's, or only its own wall clock.
+    #[n(4)]
+    pub settled: bool,
+    /// The highest version it has stored.
+    #[n(5)]
+    pub hybrid: Version,
+    /// Its disk.
+    #[n(6)]
+    pub born: u32,
+    /// Nodes that were retired for good.
+    #[n(7)]
+    pub retired: Vec<NodeId>,
+    /// Whether it can take more records.
+    #[n(8)]
+    pub has_room: bool,
+}
+
+/// What a node holds, as a recovery has to know it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+pub struct StoreReport {
+    /// The lineage of its store; zero: none.
+    #[n(0)]
+    pub lineage: u64,
+    /// Slots it is a replica of and whose view can go on, a bit each.
+    #[n(1)]
+    #[cbor(with = "minicbor::bytes")]
+    pub healthy: Vec<u8>,
+    /// Slots it is a replica of and whose view cannot.
+    #[n(2)]
+    pub stuck: Vec<SlotReport>,
+}
+
+/// A slot without a quorum, as one replica knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+pub struct SlotReport {
+    /// The slot.
+    #[n(0)]
+    pub slot: u32,
+    /// The epoch of its view.
+    #[n(1)]
+    pub epoch: u64,
+    /// Records this replica has.
+    #[n(2)]
+    pub records: u32,
+    /// Whether it had caught up and relies on them.
+    #[n(3)]
+    pub ready: bool,
+    /// The members of the view.
+    #[n(4)]
+    pub members: Vec<NodeId>,
 }
 
 /// How an ask ended.
@@ -275,6 +361,9 @@ pub enum Step {
         /// The sum of what the coordinator has.
         #[n(1)]
         known: Sum,
+        /// Go on after this record.
+        #[n(2)]
+        after: Option<Cell>,
     },
     /// Tell which keys there are.
     #[n(4)]
@@ -309,9 +398,14 @@ pub enum Verdict {
     /// A record of this rank and version is there.
     #[n(5)]
     Ranked(#[n(0)] Rank, #[n(1)] Version),
-    /// These records make up the set, the key's own first.
+    /// These records make up the set, the key's own first; whether there are more.
     #[n(6)]
-    Listed(#[n(0)] Vec<(Cell, Shared)>),
+    Listed(
+        #[n(0)] Vec<(Cell, Shared)>,
+        #[n(1)]
+        #[cbor(default)]
+        bool,
+    ),
     /// These keys are there; whether there are more.
     #[n(7)]
     Keys(#[n(0)] Vec<Listed>, #[n(1)] bool),
@@ -460,6 +554,10 @@ pub enum Word {
         /// The view.
         #[n(0)]
         view: View,
+        /// Whether a write waits for it.
+        #[n(1)]
+        #[cbor(default)]
+        urgent: bool,
     },
     /// I have the records, as of this epoch; this is my disk.
     #[n(10)]
@@ -507,6 +605,27 @@ pub enum Word {
         /// How old.
         #[n(2)]
         before: Version,
+        /// Values that ended up to this time are reduced to tombstones.
+        #[n(3)]
+        #[cbor(default)]
+        expired: u64,
+    },
+    /// An operator wants the slot rebuilt from what these replicas have, without a quorum.
+    #[n(18)]
+    Rebuild {
+        /// The epoch that has no quorum.
+        #[n(0)]
+        epoch: u64,
+        /// The replicas there are.
+        #[n(1)]
+        survivors: Vec<NodeId>,
+    },
+    /// A write waits until the view has more members.
+    #[n(17)]
+    Hurry {
+        /// The epoch.
+        #[n(0)]
+        epoch: u64,
     },
     /// You take me for a member I am not: this is my disk.
     #[n(16)]

@@ -11,15 +11,18 @@
 
 mod asking;
 mod changing;
+mod cluster_time;
 pub mod coding;
 mod conditional;
 mod coordinating;
+mod garbage;
 mod keeping;
 pub mod message;
 pub mod op;
 mod pulling;
 mod reading;
 pub mod record;
+mod recovery;
 mod repeating;
 mod replica;
 mod seen;
@@ -34,11 +37,15 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use self::asking::Asking;
+pub use self::cluster_time::ClockView;
+use self::cluster_time::ClusterTime;
 use self::coding::Sum;
 use self::coordinating::Operation;
 use self::message::{Item, Message, Packet, Verdict, Word};
-use self::pulling::Pulling;
+use self::pulling::{Pulling, Rate};
 use self::record::Cell;
+pub use self::recovery::RecoveryPlan;
+use self::recovery::{Rebuild, Recovery};
 use self::seen::Seen;
 use self::version::Version;
 use self::view::{Cut, Kept, Member, Slot, Standing, View};
@@ -63,6 +70,8 @@ const PEERS_MAX: usize = 4096;
 const IDLE: Duration = Duration::from_secs(2);
 /// How often one whose views have to change does.
 const UNSETTLED: Duration = Duration::from_millis(200);
+/// How long a node waits for the slots that the ring gives it before it counts as ready without them.
+const AWAITED: Duration = Duration::from_secs(30);
 /// How often a busy one does.
 const BUSY: Duration = Duration::from_millis(25);
 
@@ -78,6 +87,7 @@ const PROOF: Duration = Duration::from_millis(500);
 pub struct Store {
     me: Member,
     clock: Clock,
+    time: ClusterTime,
     slots: BTreeMap<u32, Slot>,
     /// Requests of this node's user.
     asks: BTreeMap<u32, Asking>,
@@ -121,6 +131,13 @@ pub struct Store {
     aged: Time,
     proof: Proof,
     leaving: Option<(RequestId, Time)>,
+    /// Nodes that were retired for good.
+    retired: BTreeSet<NodeId>,
+    recovery: Option<Box<Recovery>>,
+    rebuilds: BTreeMap<u32, Rebuild>,
+    rate: Rate,
+    /// Slots that a write waits for: their views are completed first.
+    urgent: BTreeSet<u32>,
     armed: Option<Time>,
     /// When copies are compared next, and when views are looked at next.
     sweep: Time,
@@ -129,6 +146,8 @@ pub struct Store {
     restless: bool,
     /// Slots whose view can be looked at right away.
     eager: BTreeSet<u32>,
+    /// Slots whose records changed in this call.
+    touched: BTreeSet<u32>,
     /// Slots whose view or standing changed in this call.
     moved: BTreeSet<u32>,
 }
@@ -145,15 +164,23 @@ struct Peer {
     leaving: bool,
     /// Said it would be back until then.
     pausing: Option<Time>,
-    /// Its disk, and how far that has come.
+    /// Its disk, as it said when asked; and how far that has come.
     born: Option<u32>,
     age: u64,
     /// Whether it has said that this node's disk is the one it knew.
     vouched: bool,
     /// When it last compared copies with this node.
     compared: Time,
-    /// How far its wall clock is ahead of ours, in milliseconds.
-    offset: Option<i64>,
+    /// A question about its clocks and disk that is open, and when it was asked.
+    question: Option<(u32, Time)>,
+    /// Whether it is known to have a store.
+    has_store: bool,
+    /// When it was last told of this store.
+    greeted: Time,
+    /// Its disk has no room.
+    full: bool,
+    /// It cannot serve its slots right now: others are asked first until then.
+    unready: Option<Time>,
 }
 
 /// How large a set is.
@@ -211,7 +238,12 @@ enum Proof {
 /// The clock versions are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Clock {
+    /// The last version this node made.
     last: Version,
+    /// The highest version of a record that is stored here, or that other members have.
+    hybrid: Version,
+    /// How far that was ahead of cluster time at most, in milliseconds.
+    lead: u64,
     /// Wall times up to which versions may be made, durably; and what was asked for.
     bound: u64,
     asked: u64,
@@ -228,7 +260,8 @@ impl Store {
         let bound = number(CLOCK_KEY);
         let mut store = Store {
             me,
-            clock: Clock { last: Version::at(bound), bound, asked: bound },
+            clock: Clock { last: Version::at(bound), hybrid: Version::ZERO, lead: 0, bound, asked: bound },
+            time: ClusterTime::default(),
             slots: BTreeMap::new(),
             asks: BTreeMap::new(),
             ops: BTreeMap::new(),
@@ -256,13 +289,20 @@ impl Store {
             aged: Time::ZERO,
             proof: Proof::Given,
             leaving: None,
+            retired: BTreeSet::new(),
+            recovery: None,
+            rebuilds: BTreeMap::new(),
+            rate: Rate::default(),
+            urgent: BTreeSet::new(),
             armed: None,
             sweep: Time::ZERO,
             tend: Time::ZERO,
             restless: true,
             eager: BTreeSet::new(),
+            touched: BTreeSet::new(),
             moved: BTreeSet::new(),
         };
+        store.read_retired(records);
         let mut slots: Vec<(u32, Kept)> = Vec::new();
         records.scan(Space::Views, &[], &[0xff; 8], &mut |key, value| {
             let number = key.first_chunk().map(|bytes| u32::from_be_bytes(*bytes));
@@ -283,8 +323,9 @@ impl Store {
             if matches!(slot.standing, Standing::Behind | Standing::Doubting(_)) {
                 store.to_pull.insert(number);
             }
+            (slot.remembered, slot.abstains) = (kept.remembered, kept.abstains);
             store.slots.insert(number, slot);
-            store.recount(number, records, config);
+            store.read_tally(number, records, config);
         }
         if store.slots.values().any(|slot| slot.view.members.len() > 1) {
             store.proof = Proof::Wanted(None);
@@ -298,8 +339,10 @@ impl Store {
             return;
         }
         let lineage = cx.dice.roll();
+        self.time.start(cx.now, cx.wall);
+        self.time.found();
         for number in 0..Cut::of(cx.config.slots).count() {
-            let view = View { epoch: 1, lineage, members: alloc::vec![self.me] };
+            let view = View { epoch: 1, lineage, members: alloc::vec![self.me], survivors: Vec::new() };
             self.slots.insert(number, Slot::new(view, Sum::default(), Standing::Ready, cx.now));
             self.keep(number);
         }
@@ -316,10 +359,8 @@ impl Store {
         self.next
     }
 
-    /// Makes a version greater than all this node has seen. `None`: not before the bound has been moved.
-    fn make_version(&mut self, cx: &Ctx<'_>) -> Option<Version> {
-        let tag = (self.me.id.value() >> 120) as u8 ^ self.me.born as u8;
-        let version = self.clock.last.max(Version::at(cx.wall)).next(tag);
+    /// Sees to it that versions up to this one may be made, after a restart, too.
+    fn move_bound(&mut self, version: Version) {
         if version.wall() + BOUND_LEFT > self.clock.asked {
             let bound = version.wall() + BOUND_AHEAD;
             self.clock.asked = bound;
@@ -327,34 +368,11 @@ impl Store {
             self.writes.push(Write { space: Space::Meta, key, value });
             self.after.push_back((self.this_ticket(), After::Bound(bound)));
         }
-        let vouched = self.proof == Proof::Given || self.peers.values().any(|peer| peer.vouched);
-        if version.wall() >= self.clock.bound || !vouched {
-            return None;
-        }
-        self.clock.last = version;
-        Some(version)
     }
 
-    /// Takes note of a version, unless it is too far ahead of this node's clock.
-    fn see(&mut self, version: Version, cx: &Ctx<'_>) -> bool {
-        let ahead = u64::try_from(cx.config.clock_ahead.as_millis()).unwrap_or(u64::MAX);
-        if version.wall() > cx.wall.saturating_add(ahead) {
-            return false;
-        }
-        self.clock.last = self.clock.last.max(version);
-        true
-    }
-
-    /// Says whether this node's clock is too far from the others' to make versions: judged by three clocks or more.
-    fn is_clock_off(&self, cx: &Ctx<'_>) -> bool {
-        let mut offsets: Vec<i64> = self.peers.values().filter_map(|peer| peer.offset).collect();
-        if offsets.len() < 2 {
-            return false;
-        }
-        offsets.push(0);
-        offsets.sort_unstable();
-        let median = offsets[offsets.len() / 2];
-        u128::from(median.unsigned_abs()) > cx.config.clock_ahead.as_millis()
+    /// Says whether this node has a place in the ring. The store does not wait for leases: its own votes decide.
+    fn is_part(ring: &dyn Routes) -> bool {
+        matches!(ring.status(), Status::Ok | Status::Ready | Status::Leaving | Status::Isolated)
     }
 
     fn contact(&self, id: NodeId, ring: &dyn Routes) -> Option<Contact> {
@@ -363,6 +381,10 @@ impl Store {
 
     fn is_down(&self, id: NodeId) -> bool {
         self.peers.get(&id).is_some_and(|peer| peer.down.is_some())
+    }
+
+    fn is_unready(&self, id: NodeId, cx: &Ctx<'_>) -> bool {
+        self.peers.get(&id).is_some_and(|peer| peer.unready.is_some_and(|until| until > cx.now))
     }
 
     fn is_quiet(&self, id: NodeId) -> bool {
@@ -384,7 +406,11 @@ impl Store {
             age: 0,
             vouched: false,
             compared: Time::ZERO,
-            offset: None,
+            question: None,
+            has_store: false,
+            greeted: Time::ZERO,
+            full: false,
+            unready: None,
         };
         let peer = self.peers.entry(contact.id).or_insert(fresh);
         if contact.incarnation >= peer.contact.incarnation {
@@ -413,8 +439,8 @@ impl Store {
         (peer.silent, peer.down) = (false, None);
         let Packet { message, contacts } = packet;
         match message {
-            Message::Ask { serial, ask, version, patience, turn } => {
-                self.asked(from, (serial, turn), ask, version, patience, ring, cx);
+            Message::Ask { serial, ask, version, patience, turn, at } => {
+                self.asked(from, (serial, turn), ask, (version, at), patience, ring, cx);
             }
             Message::Answer { serial, response, turn } => {
                 self.answered(from.id, (serial, turn), response, contacts, ring, cx);
@@ -430,11 +456,15 @@ impl Store {
                     self.on_word(from.id, item, ring, cx);
                 }
             }
-            Message::Pull { nonce, slot, parts, after } => {
-                self.on_pull(from, nonce, slot, &parts, after, cx);
+            Message::Pull { nonce, slot, parts, after, any, bytes } => {
+                let limit = if bytes == 0 { usize::MAX } else { bytes as usize };
+                self.on_pull(from, nonce, slot, &parts, after, (any, limit), cx);
             }
             Message::Page { .. } => self.on_page(from.id, message, ring, cx),
             Message::Compare(compare) => self.on_compare(from, compare, ring, cx),
+            Message::Clock(reading) => self.on_clock(from, reading, ring, cx),
+            Message::Survey => self.on_survey(from, ring, cx),
+            Message::Surveyed(report) => self.on_surveyed(from.id, report, cx),
             Message::Leaving => {
                 self.peer(from).leaving = true;
                 self.restless = true;
@@ -454,6 +484,15 @@ impl Store {
             self.ask_unsent(serial, to.id, ring, cx);
         }
         self.finish(ring, cx);
+    }
+
+    /// A connection broke: what this node asked the peer for is asked of another replica, not waited for.
+    pub(crate) fn on_lost(&mut self, peer: NodeId, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        if let Some(known) = self.peers.get_mut(&peer) {
+            known.silent = true;
+            self.ask_lost(peer, ring, cx);
+            self.finish(ring, cx);
+        }
     }
 
     /// Everything up to this ticket is durable.
@@ -482,9 +521,12 @@ impl Store {
         self.finish(ring, cx);
     }
 
-    /// The disk has room, or not.
-    pub(crate) fn set_room(&mut self, enough: bool) {
-        self.room = enough;
+    /// The disk has room, or not. Others are told, so that they do not count on this node for new copies.
+    pub(crate) fn set_room(&mut self, enough: bool, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        if core::mem::replace(&mut self.room, enough) != enough {
+            self.compare_clocks(ring, cx);
+            self.finish(ring, cx);
+        }
     }
 
     /// Something changed in the ring.
@@ -498,6 +540,11 @@ impl Store {
                 self.retry_reads(contact.id, ring, cx);
             }
             Event::PeerUp(contact) => {
+                let known = self.peers.get(&contact.id).map(|peer| peer.contact.incarnation);
+                if known.is_some_and(|known| known < contact.incarnation) {
+                    // It was restarted: what it was asked before is forgotten.
+                    self.ask_lost(contact.id, ring, cx);
+                }
                 let peer = self.peer(*contact);
                 (peer.down, peer.silent, peer.leaving, peer.pausing) = (None, false, false, None);
                 self.restless = true;
@@ -517,17 +564,20 @@ impl Store {
     /// The timer is due.
     pub(crate) fn on_timer(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         self.armed = None;
+        self.seek_time(ring, cx);
         self.prove(ring, cx);
         self.go_on(ring, cx);
         self.repeat(ring, cx);
         self.pull_on(ring, cx);
+        self.recover_on(cx);
+        self.rebuild_on(cx);
         self.tend(ring, cx);
         self.finish(ring, cx);
     }
 
     /// The end of every call: what was decided is written down and told, and the timer set.
     fn finish(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
-        if self.restless && ring.status() == Status::Ready && cx.now >= self.tend {
+        if self.restless && Self::is_part(ring) && cx.now >= self.tend {
             self.tend(ring, cx);
         }
         self.flush(ring, cx);
@@ -536,6 +586,9 @@ impl Store {
             || !self.pulls.is_empty()
             || !self.to_pull.is_empty()
             || self.leaving.is_some()
+            || self.recovery.is_some()
+            || !self.rebuilds.is_empty()
+            || (!self.time.is_settled() && Self::is_part(ring))
             || matches!(self.proof, Proof::Wanted(_))
             || !self.changing.is_empty();
         if !busy && self.slots.is_empty() && !self.restless {
@@ -637,6 +690,8 @@ impl Store {
             survey.slots += 1;
             survey.records += u64::from(slot.records);
             survey.waiting += u32::from(!slot.serves());
+            survey.doubting += u32::from(matches!(slot.standing, Standing::Doubting(_)));
+            survey.rebuilt += u32::from(slot.view.generation() > 0);
             let alive = slot.view.members.iter().filter(|member| !self.is_down(member.id)).count();
             // The first that is alive speaks for the slot, so that nothing is counted twice.
             if slot.view.members.iter().find(|member| !self.is_down(member.id)) == Some(&self.me) {
@@ -652,6 +707,29 @@ impl Store {
         survey
     }
 
+    /// Says what keeps this node from serving what it should.
+    pub fn unready(&self, ring: &dyn Routes, now: Time, config: &Config) -> Unready {
+        let mut unready = Unready::default();
+        for slot in self.slots.values().filter(|slot| slot.view.has(self.me)) {
+            unready.behind += u32::from(slot.standing != Standing::Ready || !self.is_proved(slot));
+            unready.no_quorum += u32::from(!self.can_decide(slot));
+        }
+        // Slots the ring gives this node. If none comes for long, that is not this node's fault: they have no quorum.
+        let young = self.time.part_since().is_none_or(|since| now.since(since) < AWAITED);
+        let others =
+            ring.neighbours().iter().any(|peer| self.peers.get(&peer.id).is_some_and(|p| p.has_store));
+        if (young && others) || !self.learners.is_empty() {
+            let (cut, copies) = (Cut::of(config.slots), usize::from(config.replicas.max(1)));
+            let mine = |number: &u32| {
+                let middle = cut.middle(*number);
+                ring.covers(middle) && ring.replicas(middle, copies).iter().any(|node| node.id == self.me.id)
+            };
+            let held = |number: &u32| self.slots.get(number).is_some_and(|slot| slot.view.has(self.me));
+            unready.awaited = (0..cut.count()).filter(|number| !held(number) && mine(number)).count() as u32;
+        }
+        unready
+    }
+
     /// Returns the view of a slot, if this node is a member of it, and whether it serves it.
     pub fn view(&self, slot: u32) -> Option<(&View, bool)> {
         let slot = self.slots.get(&slot)?;
@@ -665,15 +743,42 @@ impl Store {
     }
 
     /// Distrusts what is missing from the disk, until other replicas have sent what they have of it.
-    pub fn doubt_gaps(&mut self, gaps: &[Gap], records: &dyn Records, config: &Config) {
+    ///
+    /// # Errors
+    /// What is missing says which slots this node holds, or what it promised about them: nothing on the disk can be relied
+    /// on, and it must be replaced by an empty one.
+    pub fn doubt_gaps(
+        &mut self,
+        gaps: &[Gap],
+        records: &dyn Records,
+        config: &Config,
+    ) -> Result<(), Unreliable> {
+        if gaps.iter().any(|gap| matches!(gap.space, Space::Views | Space::Meta)) {
+            return Err(Unreliable);
+        }
         let cut = Cut::of(config.slots);
         for number in 0..cut.count() {
             let (from, to) = cut.range(number);
-            let touches = |gap: &&Gap| *gap.from < *to && *gap.to > *from;
-            if gaps.iter().any(|gap| touches(&gap)) {
-                self.doubt_slot(number, records, config);
+            let touches = |low: &[u8], high: &[u8]| low < to.as_slice() && high > from.as_slice();
+            // The key of a promise begins with one byte more.
+            let promise = |gap: &Gap, member: u8| {
+                let key = |bytes: &[u8]| [&[member], bytes].concat();
+                *gap.from < *key(&to) && *gap.to > *key(&from)
+            };
+            let mut doubts = gaps.iter().filter(|gap| match gap.space {
+                Space::Promises => promise(gap, 0) || promise(gap, 1),
+                _ => touches(&gap.from, &gap.to),
+            });
+            let Some(first) = doubts.next() else { continue };
+            let abstains = core::iter::once(first).chain(doubts).any(|gap| gap.space == Space::Promises);
+            self.doubt_slot(number, records, config);
+            if let Some(slot) = self.slots.get_mut(&number).filter(|_| abstains) {
+                // It may have promised what it does not know any more: it takes part again in the next epoch.
+                slot.abstains = true;
+                self.changing.insert(number);
             }
         }
+        Ok(())
     }
 
     /// Returns the lineage of this store: the number made when its cluster was founded. `None`: it holds no slot and never
@@ -696,6 +801,21 @@ impl Store {
     pub fn slot_of(key: Key, config: &Config) -> u32 {
         Cut::of(config.slots).slot(key)
     }
+}
+
+/// A disk that has lost what nothing can replace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unreliable;
+
+/// What keeps a node from serving what it should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Unready {
+    /// Slots it is a replica of and whose records it has yet to get, or to rely on.
+    pub behind: u32,
+    /// Slots it is to become a replica of.
+    pub awaited: u32,
+    /// Slots it is a replica of that have no quorum.
+    pub no_quorum: u32,
 }
 
 /// What a node holds, in numbers.
@@ -721,6 +841,10 @@ pub struct Survey {
     pub pairs: u32,
     /// Slots being copied to this node, or waiting for it.
     pub pulls: u32,
+    /// Slots this node does not trust its own records of.
+    pub doubting: u32,
+    /// Slots that were rebuilt without a quorum.
+    pub rebuilt: u32,
     /// Whether the disk has room.
     pub has_room: bool,
 }

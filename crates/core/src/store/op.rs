@@ -303,7 +303,12 @@ pub enum Trouble {
     BadRequest,
     /// There is no room on the disks.
     #[n(7)]
-    NoSpace,
+    NoSpace {
+        /// Whether it happened.
+        #[n(0)]
+        #[cbor(default)]
+        happened: Happened,
+    },
     /// The clock of the node that coordinates is too far from the others'.
     #[n(8)]
     ClockOff,
@@ -325,7 +330,7 @@ impl Trouble {
                 Trouble::TooFewReplicas { acked, wanted, happened }
             }
             Trouble::Timeout { happened: Happened::No }
-            | Trouble::NoSpace
+            | Trouble::NoSpace { happened: Happened::No }
             | Trouble::ClockOff
             | Trouble::Busy => Trouble::Timeout { happened },
             other => other,
@@ -334,10 +339,11 @@ impl Trouble {
 }
 
 /// Whether a write that failed happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Encode, Decode)]
 pub enum Happened {
     /// It did not, and never will.
     #[n(0)]
+    #[default]
     No,
     /// Some copies have it: it may be read one day.
     #[n(1)]

@@ -21,10 +21,13 @@ use crate::overlay::Routes;
 use crate::records::{Records, Space};
 use crate::time::Time;
 
-/// Slots pulled at the same time.
-const ABREAST: usize = 32;
-/// Bytes of records one page has, about.
+/// Slots pulled at the same time. The first page of each is small, so that many small slots take few round trips.
+const ABREAST: usize = 1024;
+/// Of these, those of which more than the first page is wanted.
+const LARGE: usize = 32;
+/// Bytes of records one page has, about; and the first page of a slot.
 const PAGE: usize = 256 * 1024;
+const FIRST_PAGE: usize = 8 * 1024;
 /// How long a page is waited for.
 const AGAIN: Duration = Duration::from_millis(500);
 /// How often a source is asked for the same page.
@@ -43,6 +46,35 @@ pub(super) struct Pulling {
     seen: BTreeSet<Cell>,
     again: Time,
     tries: u8,
+    /// Waits for its turn to go on.
+    parked: bool,
+}
+
+/// How fast records may be fetched: bytes that may be asked for, less than none after a large page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub(super) struct Rate {
+    left: i64,
+    at: Option<Time>,
+}
+
+impl Rate {
+    /// Takes bytes that have come into account.
+    fn spend(&mut self, bytes: usize) {
+        self.left = self.left.saturating_sub(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    /// Says whether more may be asked for.
+    fn allows(&mut self, cx: &Ctx<'_>) -> bool {
+        let rate = cx.config.transfer_rate;
+        if rate == 0 {
+            return true;
+        }
+        let passed = self.at.replace(cx.now).map_or(Duration::ZERO, |at| cx.now.since(at));
+        let more = passed.as_micros().saturating_mul(u128::from(rate)) / 1_000_000;
+        let most = i64::try_from(rate).unwrap_or(i64::MAX) / 10 + PAGE as i64;
+        self.left = self.left.saturating_add(i64::try_from(more).unwrap_or(i64::MAX)).min(most);
+        self.left > 0
+    }
 }
 
 /// What a slot is pulled for.
@@ -62,6 +94,8 @@ pub(super) enum Why {
     Doubt,
     /// Because copies differ.
     Sweep,
+    /// To rebuild a slot that has no quorum.
+    Rebuild,
 }
 
 impl Why {
@@ -99,7 +133,8 @@ impl Store {
             self.slots.get(&number).is_some_and(|slot| slot.records == 0 && slot.state == Sum::default());
         let parts = if empty { Vec::new() } else { self.sums(number, cx.records, Cut::of(cx.config.slots)) };
         let (differ, seen, again) = (BTreeSet::new(), BTreeSet::new(), cx.now.after(AGAIN));
-        let pull = Pulling { slot: number, from, why, parts, after: None, differ, seen, again, tries: 0 };
+        let (after, parked) = (None, false);
+        let pull = Pulling { slot: number, from, why, parts, after, differ, seen, again, tries: 0, parked };
         self.pulls.insert(nonce, pull);
         self.ask_page(nonce, ring, cx);
     }
@@ -107,8 +142,22 @@ impl Store {
     fn ask_page(&mut self, nonce: u32, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         let Some(pull) = self.pulls.get_mut(&nonce) else { return };
         pull.again = cx.now.after(AGAIN);
+        pull.parked = false;
         let (to, slot, parts, after) = (pull.from, pull.slot, pull.parts.clone(), pull.after.clone());
-        self.send(to, Message::Pull { nonce, slot, parts, after }, ring, cx);
+        let any = pull.why == Why::Rebuild;
+        let bytes = if after.is_none() { FIRST_PAGE } else { PAGE } as u32;
+        self.send(to, Message::Pull { nonce, slot, parts, after, any, bytes }, ring, cx);
+    }
+
+    /// Asks for the next page of a slot, or lets it wait for its turn.
+    fn ask_more(&mut self, nonce: u32, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let large = self.pulls.values().filter(|pull| pull.after.is_some() && !pull.parked).count();
+        let Some(pull) = self.pulls.get_mut(&nonce) else { return };
+        let slow = matches!(pull.why, Why::Learn) && !self.rate.allows(cx);
+        pull.parked = true;
+        if large <= LARGE && !slow {
+            self.ask_page(nonce, ring, cx);
+        }
     }
 
     /// What was pulled for an earlier epoch is no longer wanted.
@@ -124,13 +173,15 @@ impl Store {
         number: u32,
         parts: &[Sum],
         after: Option<Cell>,
+        (any, limit): (bool, usize),
         cx: &mut Ctx<'_>,
     ) {
+        let limit = limit.min(PAGE);
         let mut page = (0, Sum::default(), false);
         let (mut differ, mut records, mut more) = (Vec::new(), Vec::new(), false);
         let mut damaged = false;
         if let Some(slot) = self.slots.get(&number)
-            && !matches!(slot.standing, Standing::Doubting(_))
+            && (any || !matches!(slot.standing, Standing::Doubting(_)))
             && (parts.len() == PARTS || parts.is_empty())
         {
             page = (slot.view.epoch, slot.state, slot.standing == Standing::Ready);
@@ -147,7 +198,7 @@ impl Store {
                         let cell = Cell { member, key: Shared(key.into()) };
                         match Record::read(&cell, &value.into()) {
                             Ok(record) => sum.mix(record.sum()),
-                            Err(_) => damaged = true,
+                            Err(_) => damaged = !any,
                         }
                         !damaged
                     });
@@ -163,7 +214,7 @@ impl Store {
                         if first && after.as_ref().is_some_and(|after| cell <= *after) {
                             return true;
                         }
-                        if bytes >= PAGE {
+                        if bytes >= limit {
                             more = true;
                             return false;
                         }
@@ -190,6 +241,7 @@ impl Store {
     /// Records have come.
     pub(super) fn on_page(&mut self, from: NodeId, page: Message, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         let Message::Page { nonce, epoch, state, ready, parts, records, more } = page else { return };
+        let theirs = state;
         let Some(mut pull) = self.pulls.remove(&nonce) else { return };
         let current = match pull.why {
             Why::Merge { ballot } | Why::Adopt { ballot, .. } | Why::Settle { ballot, .. } => {
@@ -200,6 +252,7 @@ impl Store {
                 Why::CatchUp => slot.standing == Standing::Behind && slot.promised.is_none(),
                 Why::Learn => slot.standing == Standing::Outside,
                 Why::Doubt => matches!(slot.standing, Standing::Doubting(_)),
+                Why::Rebuild => self.rebuilds.contains_key(&pull.slot),
                 _ => slot.serves(),
             }),
         };
@@ -219,15 +272,17 @@ impl Store {
             }
             Why::Learn => ready && epoch >= mine,
             Why::Sweep | Why::Doubt => ready && epoch == mine,
-            Why::Merge { .. } => epoch == mine,
+            Why::Merge { .. } | Why::Rebuild => epoch == mine,
             // A source that has crashed may have lost what it had put together, and what it lacks is dropped here.
             Why::Adopt { state: wanted, .. } | Why::Settle { state: wanted, .. } => {
                 epoch == mine && state == wanted
             }
         };
         if epoch == 0 || !useful {
-            return self.pull_failed(number, pull.why);
+            return self.pull_failed(number, pull.why, from, cx);
         }
+        let size = |records: &[(Cell, Shared)]| records.iter().map(|(_, record)| record.0.len()).sum();
+        self.rate.spend(size(&records));
         pull.differ.extend(parts);
         pull.after = records.last().map(|(cell, _)| cell.clone()).or(pull.after);
         for (cell, bytes) in records {
@@ -244,7 +299,7 @@ impl Store {
         if more {
             pull.tries = 0;
             self.pulls.insert(nonce, pull);
-            return self.ask_page(nonce, ring, cx);
+            return self.ask_more(nonce, ring, cx);
         }
         if pull.why.is_exact() {
             self.drop_rest(number, &pull, cut, cx);
@@ -254,7 +309,14 @@ impl Store {
             pull.why == Why::CatchUp && !ready && state.is_some_and(|(state, entered)| state != entered);
         if short {
             // The source changed while we read it.
-            return self.pull_failed(number, pull.why);
+            return self.pull_failed(number, pull.why, from, cx);
+        }
+        if pull.why == Why::Sweep
+            && pull.differ.is_empty()
+            && self.slots.get(&number).is_some_and(|slot| slot.state != theirs)
+        {
+            // All parts are equal and the sums are not: ours is wrong, or theirs.
+            self.recount(number, cx.records, cx.config);
         }
         self.pull_done(number, pull.why, from, cx);
     }
@@ -280,7 +342,7 @@ impl Store {
             None => true,
         };
         if takes {
-            self.clock.last = self.clock.last.max(record.ballot());
+            self.raise(record.ballot(), cx);
             self.put(number, cell, held.as_ref(), Some(record));
         }
     }
@@ -326,6 +388,7 @@ impl Store {
             Why::Learn => {
                 self.to_pull.remove(&number);
                 let Some(slot) = self.slots.get(&number) else { return };
+                self.urgent.remove(&number);
                 if let Some(sponsor) = self.learners.remove(&number) {
                     let (epoch, born) = (slot.view.epoch, self.me.born);
                     self.word(sponsor, number, Word::Learnt { epoch, born });
@@ -339,20 +402,31 @@ impl Store {
                 if let Some(place) = slot.view.place(from) {
                     heard |= 1 << place;
                 }
-                let enough = heard.count_ones() as usize >= slot.view.quorum();
-                slot.standing = if enough { Standing::Ready } else { Standing::Doubting(heard) };
-                if enough {
+                // Every write quorum has a member among any n - q + 1. And what adds up to what it did is what it was.
+                let needed = slot.view.members.len() - slot.view.quorum() + 1;
+                let enough = heard.count_ones() as usize >= needed || slot.remembered == Some(slot.state);
+                slot.standing = match enough && !slot.abstains {
+                    true => Standing::Ready,
+                    false => Standing::Doubting(heard),
+                };
+                if slot.standing == Standing::Ready {
+                    slot.remembered = None;
                     self.to_pull.remove(&number);
                     self.moved.insert(number);
+                    self.eager.insert(number);
+                } else if enough {
+                    self.to_pull.remove(&number);
                 }
                 self.keep(number);
             }
+            Why::Rebuild => self.rebuild_heard(number, from, cx),
             Why::Sweep => {}
         }
     }
 
-    fn pull_failed(&mut self, number: u32, why: Why) {
+    fn pull_failed(&mut self, number: u32, why: Why, from: NodeId, cx: &mut Ctx<'_>) {
         match why {
+            Why::Rebuild => self.rebuild_heard(number, from, cx),
             // Another source is tried in a while.
             Why::CatchUp | Why::Doubt => {
                 self.to_pull.insert(number);
@@ -374,15 +448,22 @@ impl Store {
 
     /// Goes on with pulls that got no answer, and starts those that wait.
     pub(super) fn pull_on(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
-        let late: Vec<u32> =
-            self.pulls.iter().filter(|(_, pull)| pull.again <= cx.now).map(|(nonce, _)| *nonce).collect();
+        let late: Vec<u32> = self
+            .pulls
+            .iter()
+            .filter(|(_, pull)| pull.again <= cx.now || pull.parked)
+            .map(|(nonce, _)| *nonce)
+            .collect();
         for nonce in late {
             let Some(pull) = self.pulls.get_mut(&nonce) else { continue };
-            pull.tries += 1;
-            let (number, why, from, tries) = (pull.slot, pull.why, pull.from, pull.tries);
-            if tries >= TRIES || self.is_down(from) {
+            pull.tries += u8::from(!pull.parked);
+            let (number, why, from, tries, parked) =
+                (pull.slot, pull.why, pull.from, pull.tries, pull.parked);
+            if parked {
+                self.ask_more(nonce, ring, cx);
+            } else if tries >= TRIES || self.is_down(from) {
                 self.pulls.remove(&nonce);
-                self.pull_failed(number, why);
+                self.pull_failed(number, why, from, cx);
             } else {
                 self.ask_page(nonce, ring, cx);
             }
@@ -394,6 +475,11 @@ impl Store {
             // What can not be had right now must not stand before everything else.
             let start = (cx.dice.roll() % waiting.len() as u64) as usize;
             waiting.rotate_left(start);
+        }
+        // A slot that a write waits for goes first.
+        waiting.sort_by_key(|number| !self.urgent.contains(number));
+        if !self.rate.allows(cx) {
+            waiting.retain(|number| self.urgent.contains(number) || !self.learners.contains_key(number));
         }
         for number in waiting {
             if self.pulls.len() >= ABREAST {
@@ -407,7 +493,7 @@ impl Store {
                 self.learners.remove(&number);
                 continue;
             };
-            if slot.promised.is_some() {
+            if slot.promised.is_some() && !matches!(slot.standing, Standing::Doubting(_)) {
                 continue;
             }
             let why = match slot.standing {
@@ -417,6 +503,7 @@ impl Store {
                 _ => {
                     self.to_pull.remove(&number);
                     self.learners.remove(&number);
+                    self.urgent.remove(&number);
                     continue;
                 }
             };

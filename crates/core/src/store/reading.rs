@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::Store;
 use super::coordinating::{ITEMS, Stage, Then, Writing};
-use super::message::{Response, Verdict};
+use super::message::{Response, Step, Verdict};
 use super::op::{Action, CopyAt, Found, Level, Listed, Name, Trouble, Value};
 use super::record::{Cell, Kind, Record};
 use super::version::Version;
@@ -43,7 +43,8 @@ impl Store {
             .collect();
         let Some(op) = self.ops.get(&id) else { return };
         let place = self.slots.get(&op.slot).and_then(|slot| slot.view.place(self.me.id)).unwrap_or(0);
-        self.stage(id, Stage::Listing { name, heard: alloc::vec![(place as u8, mine)] }, ring, cx);
+        let heard = alloc::vec![(place as u8, mine)];
+        self.stage(id, Stage::Listing { name, heard, parts: Vec::new() }, ring, cx);
         // Alone, there is nobody to ask.
         self.listed(id, ring, cx);
     }
@@ -74,15 +75,31 @@ impl Store {
                     self.agree(id, wanted, ring, cx);
                 }
             }
-            (Stage::Listing { heard, .. }, verdict) => {
+            (Stage::Listing { heard, parts, name }, verdict) => {
                 let list = match verdict {
                     Verdict::Same => heard.first().map(|(_, mine)| mine.clone()).unwrap_or_default(),
-                    Verdict::Listed(records) => records
-                        .into_iter()
-                        .filter_map(|(cell, bytes)| {
+                    Verdict::Listed(records, more) => {
+                        let last = records.last().map(|(cell, _)| cell.clone());
+                        let page = records.into_iter().filter_map(|(cell, bytes)| {
                             Record::read(&cell, &bytes.0).ok().map(|record| (cell, record))
-                        })
-                        .collect(),
+                        });
+                        // Pages of one member are put together. One that comes again replaces nothing: cells are unique.
+                        let at = parts.iter().position(|(at, _)| *at == place).unwrap_or_else(|| {
+                            parts.push((place, Vec::new()));
+                            parts.len() - 1
+                        });
+                        for (cell, record) in page {
+                            if parts[at].1.last().is_none_or(|(last, _)| *last < cell) {
+                                parts[at].1.push((cell, record));
+                            }
+                        }
+                        if more && let Some(after) = last {
+                            let cell = Cell::of(name);
+                            let step = Step::List { cell, known: Default::default(), after: Some(after) };
+                            return self.ask_step(id, place, step, ring, cx);
+                        }
+                        parts.swap_remove(at).1
+                    }
                     _ => return,
                 };
                 if heard.iter().all(|(at, _)| *at != place) {
@@ -117,7 +134,7 @@ impl Store {
         let have = heard.iter().filter(|(_, record)| record.as_ref().map(Record::rank) == rank);
         let have = have.fold(0u16, |all, (at, _)| all | 1 << at);
         let (cell, head) = (cell.clone(), *head);
-        let live = highest.clone().filter(|record| record.is_live(cx.wall));
+        let live = highest.clone().filter(|record| record.is_live(self.time(cx)));
         let enough = have.count_ones() as usize >= wanted || !cx.config.rule(Safeguard::ReadRepair);
         let Some(record) = highest.filter(|_| !enough) else {
             return self.read_done(id, live, head, have.count_ones() as usize, ring, cx);
@@ -176,14 +193,14 @@ impl Store {
                 self.done(id, found, acked, ring, cx);
             }
             // What this node had was out of date, and no longer is: a new version, a new try.
-            _ => self.close(id, Response::Outdated(self.clock.last), ring, cx),
+            _ => self.close(id, Response::Outdated(self.latest(cx)), ring, cx),
         }
     }
 
     /// Looks whether enough members have told their set.
     fn listed(&mut self, id: u32, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         let Some(op) = self.ops.get(&id) else { return };
-        let Stage::Listing { heard, name } = &op.stage else { return };
+        let Stage::Listing { heard, name, .. } = &op.stage else { return };
         let members = self.slots.get(&op.slot).map_or(1, |slot| slot.view.members.len());
         let wanted = op.wanted(members);
         if heard.len() < wanted {
@@ -204,7 +221,8 @@ impl Store {
         }
         let head_cell = Cell::of(name);
         let head = all.get(&head_cell).map(|(record, _)| record.clone());
-        let head = head.filter(|head| head.is_live(cx.wall));
+        let time = self.time(cx);
+        let head = head.filter(|head| head.is_live(time));
         let set = match head.as_ref().map(|head| (head.kind(), head.set())) {
             Some((Kind::Set, set)) => Some(set),
             Some(_) => return self.fail(id, Trouble::WrongKind, ring, cx),
@@ -221,7 +239,7 @@ impl Store {
         }
         let values: Vec<Value> = all
             .iter()
-            .filter(|(cell, (record, _))| cell.member && ours(cell, record) && record.is_live(cx.wall))
+            .filter(|(cell, (record, _))| cell.member && ours(cell, record) && record.is_live(time))
             .map(|(_, (record, _))| Value { bytes: record.member_value().to_vec(), ..value(record) })
             .collect();
         let found = Found::Members(values);
@@ -269,7 +287,8 @@ impl Store {
                 Err(at) => keys.insert(at, listed.clone()),
             }
         }
-        keys.retain(|listed| listed.expires.is_none_or(|ends| ends > cx.wall));
+        let time = self.time(cx);
+        keys.retain(|listed| listed.expires.is_none_or(|ends| ends > time));
         let cut = Cut::of(cx.config.slots);
         let next = match reach {
             Some(name) => Some((name.id, name.bytes)),

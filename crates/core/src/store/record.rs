@@ -223,10 +223,27 @@ impl Record {
         sum_of(&self.bytes)
     }
 
-    /// Returns its place in the order of records.
+    /// Returns its place in the order of records. What is left of a value that ended stands above the value.
     pub fn rank(&self) -> Rank {
         let member = matches!(self.kind(), Kind::Member | Kind::MemberGone);
-        Rank { ballot: self.ballot(), set: if member { self.set() } else { 0 }, sum: self.sum() }
+        let ended = self.is_tombstone() && self.ends().is_some();
+        let sum = if ended { Sum(u128::MAX) } else { self.sum() };
+        Rank { ballot: self.ballot(), set: if member { self.set() } else { 0 }, sum }
+    }
+
+    /// Says whether it stands for a deletion, or is what is left of a value that ended.
+    pub fn is_tombstone(&self) -> bool {
+        matches!(self.kind(), Kind::Gone | Kind::MemberGone)
+    }
+
+    /// Returns what is left of a value that ended: the same record without its bytes.
+    #[must_use]
+    pub fn as_tombstone(&self, cell: &Cell) -> Record {
+        let set = self.set().to_be_bytes();
+        let (kind, value): (Kind, &[u8]) =
+            if cell.member { (Kind::MemberGone, &set) } else { (Kind::Gone, &[]) };
+        let versions = (self.version(), self.ballot());
+        Record::under(cell, kind, versions, self.origin(), self.ends().unwrap_or(0), value)
     }
 
     /// Returns which request made it.
@@ -257,7 +274,7 @@ impl Record {
 
     /// Says whether there is something here at this time. What has ended is as good as deleted.
     pub fn is_live(&self, wall: u64) -> bool {
-        !matches!(self.kind(), Kind::Gone | Kind::MemberGone) && self.ends().is_none_or(|ends| ends > wall)
+        !self.is_tombstone() && self.ends().is_none_or(|ends| ends > wall)
     }
 }
 
@@ -328,6 +345,23 @@ mod tests {
         assert_eq!((again.version(), again.ballot()), (Version(7), Version(8)));
         assert_eq!((again.value(), again.origin(), again.ends()), (record.value(), origin(), Some(9)));
         assert_eq!(Record::read(&cell, again.bytes()), Ok(again.clone()));
+    }
+
+    #[test]
+    fn ended_value_keeps_its_place_without_its_bytes() {
+        let cell = Cell::of(&name("k"));
+        for value in [b"hello".as_slice(), b"other", b"third"] {
+            let record = Record::make(&cell, Kind::Value, Version(7), origin(), 9, value);
+            let left = record.as_tombstone(&cell);
+            assert!(left.rank() > record.rank() && left.rank().ballot == record.rank().ballot);
+            assert_eq!((left.version(), left.ends(), left.value()), (Version(7), Some(9), b"".as_slice()));
+            assert!(left.is_tombstone() && !left.is_live(0) && !is_other_write(&record, &left));
+            assert_eq!(Record::read(&cell, left.bytes()), Ok(left.clone()));
+        }
+        let member = Cell::member(&name("k"), Digest([1; 16]));
+        let value = [5u64.to_be_bytes().as_slice(), b"value"].concat();
+        let record = Record::make(&member, Kind::Member, Version(7), origin(), 9, &value);
+        assert_eq!((record.as_tombstone(&member).set(), record.as_tombstone(&member).value().len()), (5, 8));
     }
 
     #[test]

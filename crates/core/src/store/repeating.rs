@@ -89,6 +89,8 @@ impl Store {
             .filter(|(_, op)| op.again <= cx.now || op.deadline <= cx.now)
             .map(|(id, _)| *id)
             .collect();
+        // Nodes may have died, or come, since.
+        let copies = self.copies(ring, cx);
         for id in due {
             let Some(op) = self.ops.get_mut(&id) else { continue };
             if op.deadline <= cx.now {
@@ -96,6 +98,7 @@ impl Store {
                 continue;
             }
             op.again = cx.now.after(cx.config.store_retry);
+            op.copies = copies;
             let (slot, late) = (op.slot, cx.now.since(op.since) > cx.config.store_retry * 2);
             let looking = matches!(op.stage, Stage::Looking { .. });
             if late && let Some(slot) = self.slots.get(&slot) {
@@ -113,6 +116,7 @@ impl Store {
                 self.looked(id, true, ring, cx);
             } else {
                 self.ask_members(id, true, ring, cx);
+                self.check_written(id, ring, cx);
             }
         }
     }
@@ -126,6 +130,7 @@ impl Store {
             Stage::Writing { items, then } => {
                 let least = items.iter().map(|item| item.have.count_ones() as u8).min().unwrap_or(0);
                 match then {
+                    Then::Changed { .. } if least == 0 => (least, Happened::Unknown),
                     Then::Changed { .. } => (least, Happened::Some),
                     _ => (least, Happened::No),
                 }

@@ -52,12 +52,34 @@ impl Store {
         }
     }
 
-    /// Does a step. Returns what came of it, and the ticket that must be durable before anybody is told.
+    /// Does a step. Returns what came of it, and the ticket that must be durable before that is told.
     pub(super) fn perform(
         &mut self,
         number: u32,
         epoch: u64,
         step: &Step,
+        cx: &mut Ctx<'_>,
+    ) -> (Verdict, u64) {
+        self.step(number, epoch, step, true, cx)
+    }
+
+    /// Says what would come of a step, and stores nothing.
+    pub(super) fn check_step(
+        &mut self,
+        number: u32,
+        epoch: u64,
+        step: &Step,
+        cx: &mut Ctx<'_>,
+    ) -> (Verdict, u64) {
+        self.step(number, epoch, step, false, cx)
+    }
+
+    fn step(
+        &mut self,
+        number: u32,
+        epoch: u64,
+        step: &Step,
+        store: bool,
         cx: &mut Ctx<'_>,
     ) -> (Verdict, u64) {
         let Some(slot) = self.slots.get(&number) else { return (Verdict::WrongView(0), 0) };
@@ -91,7 +113,7 @@ impl Store {
             false => 0,
         };
         match step {
-            Step::Accept { record, set, .. } => self.accept(number, cell, record, *set, held, cx),
+            Step::Accept { record, set, .. } => self.accept(number, cell, (record, *set), held, store, cx),
             Step::Prepare { ballot, .. } => self.prepare(number, cell, *ballot, held, cx),
             Step::Read { known, brief, .. } => {
                 let rank = held.as_ref().map_or(Rank::default(), Record::rank);
@@ -103,19 +125,30 @@ impl Store {
                 };
                 (verdict, settled)
             }
-            Step::List { known, .. } => {
+            Step::List { known, after, .. } => {
                 let Some(name) = cell.name() else { return (Verdict::Malformed, 0) };
-                let Ok((records, sum, bytes)) = self.set_of(&name, held, cx) else {
+                let Ok((mut records, sum, _)) = self.set_of(&name, held, cx) else {
                     self.doubt(number, cx);
                     return (Verdict::NotReady, 0);
                 };
                 let newest = self.unsynced.iter().filter(|(cell, _)| cell.name().as_ref() == Some(&name));
                 let wait = newest.map(|(_, ticket)| *ticket).max().unwrap_or(0);
-                match sum == *known {
-                    true => (Verdict::Same, wait),
-                    false if bytes > ANSWER_MAX => (Verdict::NotReady, 0),
-                    false => (Verdict::Listed(records), wait),
+                if sum == *known && after.is_none() {
+                    return (Verdict::Same, wait);
                 }
+                if let Some(after) = after {
+                    records.retain(|(cell, _)| cell > after);
+                }
+                // As many as fit one answer; the coordinator asks for the rest.
+                let mut bytes = 0;
+                let fits = records.iter().take_while(|(cell, record)| {
+                    bytes += cell.key.0.len() + record.0.len();
+                    bytes <= ANSWER_MAX
+                });
+                let fits = fits.count().max(1);
+                let more = records.len() > fits;
+                records.truncate(fits);
+                (Verdict::Listed(records, more), wait)
             }
             Step::Keys { .. } => (Verdict::Malformed, 0),
         }
@@ -125,16 +158,16 @@ impl Store {
         &mut self,
         number: u32,
         cell: &Cell,
-        record: &Shared,
-        set: Option<u64>,
+        (record, set): (&Shared, Option<u64>),
         held: Option<Record>,
+        store: bool,
         cx: &mut Ctx<'_>,
     ) -> (Verdict, u64) {
         let Ok(record) = Record::read(cell, &record.0) else { return (Verdict::Malformed, 0) };
         if !self.room && !matches!(record.kind(), Kind::Gone | Kind::MemberGone) {
             return (Verdict::NoSpace, 0);
         }
-        if !self.see(record.ballot(), cx) {
+        if !self.is_admissible(record.ballot(), cx) && cx.config.rule(Safeguard::ClockAhead) {
             return (Verdict::Ahead, 0);
         }
         if let Some(set) = set {
@@ -159,6 +192,10 @@ impl Store {
         if record.ballot() < bound || record.rank() < rank || other {
             return (Verdict::Refused(promised.max(rank.ballot)), 0);
         }
+        if !store {
+            return (Verdict::Taken, 0);
+        }
+        self.raise(record.ballot(), cx);
         self.put(number, cell, held.as_ref(), Some(&record));
         if promised > Version::ZERO {
             self.writes.push(Write { space: Space::Promises, key: promise_key(cell), value: None });
@@ -174,7 +211,7 @@ impl Store {
         held: Option<Record>,
         cx: &mut Ctx<'_>,
     ) -> (Verdict, u64) {
-        if !self.see(ballot, cx) {
+        if !self.is_admissible(ballot, cx) {
             return (Verdict::Ahead, 0);
         }
         let greatest =
@@ -208,7 +245,8 @@ impl Store {
         if half(0) == epoch { Version(half(8)) } else { Version::ZERO }
     }
 
-    /// A record turned out to be damaged: nothing of the slot is served before a quorum of others has been heard.
+    /// A record turned out to be damaged: nothing of the slot is served before enough others have told what they have, or
+    /// the records add up to what they did before.
     pub(super) fn doubt(&mut self, number: u32, cx: &Ctx<'_>) {
         self.doubt_slot(number, cx.records, cx.config);
     }
@@ -218,6 +256,7 @@ impl Store {
         slot.round = None;
         if slot.standing == Standing::Ready {
             slot.standing = Standing::Doubting(0);
+            slot.remembered = Some(slot.state);
         }
         // What is damaged no longer counts as being there, so that it can come anew.
         self.recount(number, records, config);

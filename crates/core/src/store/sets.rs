@@ -22,9 +22,10 @@ impl Store {
         cx: &mut Ctx<'_>,
     ) {
         let Some(op) = self.ops.get(&id) else { return };
-        let (version, origin, number) = (op.version, op.origin, op.slot);
+        let (version, origin, number, at) = (op.version, op.origin, op.slot, op.at);
+        let time = self.time(cx);
         let head_cell = Cell::of(&ask.name);
-        let live = head.as_ref().filter(|head| head.is_live(cx.wall));
+        let live = head.as_ref().filter(|head| head.is_live(time));
         let adds = matches!(ask.action, Action::Add { .. });
         let Some(set) = live.filter(|head| head.kind() == Kind::Set).map(Record::set) else {
             if !adds || live.is_some() {
@@ -51,7 +52,7 @@ impl Store {
         };
         let cell = Cell::member(&ask.name, digest);
         let Ok(held) = self.held(&cell, cx) else { return self.doubt(number, cx) };
-        let there = held.as_ref().is_some_and(|held| held.is_live(cx.wall) && held.set() == set);
+        let there = held.as_ref().is_some_and(|held| held.is_live(time) && held.set() == set);
         let mut value = set.to_be_bytes().to_vec();
         let (record, created) = match &ask.action {
             Action::Add { value: bytes, ttl, .. } => {
@@ -63,7 +64,7 @@ impl Store {
                     return self.fail(id, Trouble::TooLarge { limit: cx.config.value_max }, ring, cx);
                 }
                 value.extend_from_slice(bytes);
-                (Record::make(&cell, Kind::Member, version, origin, ends(*ttl, version), &value), !there)
+                (Record::make(&cell, Kind::Member, version, origin, ends(*ttl, at), &value), !there)
             }
             _ => (Record::make(&cell, Kind::MemberGone, version, origin, 0, &value), there),
         };

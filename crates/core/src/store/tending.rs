@@ -8,11 +8,9 @@ use core::time::Duration;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::asking::lookup;
-use super::coding::{Shared, Sum};
+use super::coding::Sum;
 use super::message::{Compare, Message, Packet, Word};
 use super::pulling::Why;
-use super::record::{Cell, Kind, Record};
-use super::version::Version;
 use super::view::{Cut, Learner, Member, Slot, Standing};
 use super::{PROOF, Peer, Proof, Seeking, Sought, Store};
 use crate::config::Safeguard;
@@ -20,31 +18,34 @@ use crate::contact::Contact;
 use crate::edge::{Ctx, Event};
 use crate::id::NodeId;
 use crate::message::Body;
-use crate::overlay::{Routes, Status};
-use crate::records::Space;
+use crate::overlay::Routes;
+use crate::time::Time;
 
 /// How often all views are looked at, at most.
 const EVERY: Duration = Duration::from_millis(50);
-/// How often somebody that is to become a member is told so.
+/// How long a node has to say which disk it has before it is asked again.
+const ASKED: Duration = Duration::from_millis(200);
+/// How soon a node that is to become a member is told again that a write waits for that.
+const URGENT: Duration = Duration::from_millis(50);
+/// How often a node that is to become a member is told so.
 const TOLD: Duration = Duration::from_secs(1);
 /// Slots looked for at the same time, and nodes.
 const SEEKING: usize = 16;
 /// How long a lookup is waited for.
 const SOUGHT: Duration = Duration::from_secs(2);
-/// How long a slot this node does not hold is kept at least.
-const KEPT: Duration = Duration::from_secs(30);
 
 impl Store {
     /// Looks after views and copies.
     pub(super) fn tend(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
-        self.hurry(cx);
-        if ring.status() != Status::Ready && ring.status() != Status::Leaving {
+        self.hurry(ring, cx);
+        if !Self::is_part(ring) {
             return;
         }
         if self.restless && cx.now >= self.tend {
             self.restless = false;
             self.tend = cx.now.after(EVERY);
             self.unsettled.extend(self.slots.keys().copied());
+            self.greet(ring, cx);
         }
         let numbers: Vec<u32> = self.unsettled.iter().copied().collect();
         for number in numbers {
@@ -57,14 +58,95 @@ impl Store {
             let half = cx.config.sweep / 2;
             let more = u64::try_from(half.as_millis()).unwrap_or(u64::MAX).max(1);
             self.sweep = cx.now.after(half + Duration::from_millis(cx.dice.roll() % more));
+            self.compare_clocks(ring, cx);
             self.compare(ring, cx);
             self.ask_to_forget(cx);
+            // A member that has been down for long is dropped from views then.
+            self.restless |= self.peers.values().any(|peer| peer.down.is_some());
         }
+    }
+
+    /// Tells nodes beside this one that there is a store here, and which disk it has: they count on it from then on, and
+    /// find out at once if the disk is not the one they knew.
+    fn greet(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        for peer in ring.neighbours() {
+            let now = cx.now;
+            let known = self.peer(peer);
+            if known.born.is_none() && known.down.is_none() && now.since(known.greeted) >= TOLD {
+                known.greeted = now;
+                self.tell_clock(peer.id, ring, cx);
+            }
+        }
+    }
+
+    /// Asks a node which disk it has, unless that was done a moment ago. Only an answer counts: a message of an earlier life
+    /// may come late, and would make a member look lost that is not.
+    pub(super) fn ask_born(&mut self, id: NodeId, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let recent = |(_, asked): (u32, Time)| cx.now.since(asked) < ASKED;
+        if !self.peers.get(&id).and_then(|peer| peer.question).is_some_and(recent) {
+            self.tell_clock(id, ring, cx);
+        }
+    }
+
+    /// A node tells which disk it has.
+    pub(super) fn on_born(&mut self, from: Contact, born: u32) {
+        let peer = self.peer(from);
+        match peer.born.replace(born) {
+            Some(before) if before == born => {}
+            before => {
+                if before.is_some() {
+                    // What was known of another disk says nothing about this one.
+                    peer.age = 0;
+                }
+                self.restless = true;
+            }
+        }
+    }
+
+    /// Returns how many copies there are to be right now: as many as the cluster was made for, or as many as there are
+    /// nodes that can hold one.
+    pub(super) fn copies(&self, ring: &dyn Routes, cx: &Ctx<'_>) -> u8 {
+        if !cx.config.rule(Safeguard::EnoughCopies) {
+            return 1;
+        }
+        let holds = |peer: &Peer| peer.has_store && peer.down.is_none() && !peer.leaving && !peer.full;
+        let around = ring.neighbours();
+        let others = around
+            .iter()
+            .filter(|peer| self.peers.get(&peer.id).is_some_and(holds) && !self.retired.contains(&peer.id));
+        let nodes = others.count() + usize::from(self.leaving.is_none());
+        nodes.clamp(1, usize::from(cx.config.replicas.max(1))) as u8
+    }
+
+    /// A write waits until a slot has more members: that slot comes first.
+    pub(super) fn hurry_slot(&mut self, number: u32) {
+        let Some(slot) = self.slots.get(&number) else { return };
+        let epoch = slot.view.epoch;
+        let first = slot.view.members.iter().find(|member| !self.is_gone(member)).map(|member| member.id);
+        if self.urgent.insert(number)
+            && let Some(first) = first
+        {
+            self.word(first, number, Word::Hurry { epoch });
+        }
+    }
+
+    pub(super) fn on_hurry(&mut self, number: u32, cx: &Ctx<'_>) {
+        let Some(slot) = self.slots.get_mut(&number) else { return };
+        if let Some(learner) = &mut slot.learner
+            && learner.born.is_none()
+            && cx.now.since(learner.told) > URGENT
+        {
+            // Told again, as urgent.
+            learner.told = Time::ZERO;
+        }
+        self.urgent.insert(number);
+        self.unsettled.insert(number);
+        self.eager.insert(number);
     }
 
     /// Looks at views that something has just been learnt about.
     pub(super) fn tend_eagerly(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
-        if ring.status() != Status::Ready && ring.status() != Status::Leaving {
+        if !Self::is_part(ring) {
             return self.unsettled.append(&mut self.eager);
         }
         while let Some(number) = self.eager.pop_first() {
@@ -87,17 +169,24 @@ impl Store {
             return self.tend_from_afar(number, ring, cx);
         }
         let members = &slot.view.members;
-        let alive = |member: &&Member| !self.is_gone(member);
-        // Somebody the ring does not know may be alive, but can not be waited for.
+        // A node the ring does not know may be alive, but cannot be waited for.
         let near = |member: &&Member| !self.is_gone(member) && ring.contact(member.id).is_some();
         // One of them acts, the others wait for it.
         if members.iter().find(near).is_none_or(|first| *first != self.me) {
             return false;
         }
+        if !self.can_decide(slot) {
+            return true;
+        }
         let copies = usize::from(cx.config.replicas).max(1);
         // The ring still has those that want out, and some that are dead.
         let goes = |peer: &Peer| peer.leaving || peer.down.is_some();
-        let out: Vec<NodeId> = self.peers.iter().filter(|(_, peer)| goes(peer)).map(|(id, _)| *id).collect();
+        let mut out: Vec<NodeId> =
+            self.peers.iter().filter(|(_, peer)| goes(peer)).map(|(id, _)| *id).collect();
+        // A full disk keeps what it has and takes nothing new.
+        let full = self.peers.iter().filter(|(id, peer)| peer.full && slot.view.place(**id).is_none());
+        out.extend(full.map(|(id, _)| *id));
+        out.extend(&self.retired);
         let known = out.iter().filter(|id| ring.contact(**id).is_some()).count();
         let middle = Cut::of(cx.config.slots).middle(number);
         let mut wish: Vec<NodeId> = ring
@@ -107,33 +196,36 @@ impl Store {
             .filter(|id| !out.contains(id) && (self.leaving.is_none() || *id != self.me.id))
             .collect();
         wish.truncate(copies);
-        if members.iter().filter(alive).count() < slot.view.quorum() {
-            return true;
-        }
-        // Who is to go: the gone first, then those that want to, then the farthest.
+        // Who is to go: the lost and the dead first, then those that want to, then the farthest.
         let mut extra: Vec<Member> = members
             .iter()
-            .filter(|member| !wish.contains(&member.id) || self.is_other(member))
+            .filter(|member| !wish.contains(&member.id) || self.is_lost(member))
             .copied()
             .collect();
         extra.sort_by_key(|member| (!self.is_gone(member), near(&member), !out.contains(&member.id)));
-        let missing: Vec<NodeId> =
-            wish.iter().filter(|id| !members.iter().any(|member| member.id == **id)).copied().collect();
+        let there = |id: &NodeId| members.iter().any(|member| member.id == *id && !self.is_lost(member));
+        let missing: Vec<NodeId> = wish.iter().filter(|id| !there(id)).copied().collect();
         let without =
             |gone: Member| members.iter().filter(|member| **member != gone).copied().collect::<Vec<_>>();
         let worst = extra.first().copied();
+        let alive = members.iter().filter(|member| !self.is_gone(member)).count();
         if let Some(worst) = worst
             && members.len() > 1
             && (members.len() > copies
-                || self.is_other(&worst)
-                || (missing.is_empty() && self.wants_out(worst.id)))
+                || (alive < slot.view.quorum() && self.is_lost(&worst))
+                || (missing.is_empty() && self.has_no_place(&worst, cx)))
         {
             let wish = without(worst);
             self.start_round(number, wish, cx);
             return true;
         }
-        let Some(newcomer) = missing.first().copied().filter(|_| members.len() < copies || worst.is_some())
-        else {
+        let newcomer = missing.first().copied().filter(|_| members.len() < copies || worst.is_some());
+        let Some(newcomer) = newcomer else {
+            if let Some(slot) = self.slots.get_mut(&number) {
+                slot.learner = None;
+            }
+            self.urgent.remove(&number);
+            // Looked at again, if a member is down: it may be down for long.
             return false;
         };
         if worst.is_some_and(|worst| members.len() >= copies && self.is_pausing(worst.id, cx)) {
@@ -142,23 +234,52 @@ impl Store {
         let ready = slot.learner.filter(|learner| learner.id == newcomer);
         match (ready, ready.and_then(|learner| learner.born)) {
             (Some(_), Some(born)) => {
-                // The newcomer first, even if somebody is dead: who seems so may come back, and until the newcomer
-                // counts, its copy may be needed.
-                let mut wish = members.clone();
+                // One ballot: the newcomer in and, if the view is complete, the other one out. With both in it, four
+                // members would need three.
+                let goes = members.iter().find(|member| member.id == newcomer).copied();
+                let goes = goes.or(worst.filter(|_| members.len() >= copies));
+                let mut wish = goes.map_or_else(|| members.clone(), without);
                 wish.push(Member { id: newcomer, born });
                 wish.sort_by_key(|member| ring.rank(middle, member.id));
                 self.start_round(number, wish, cx);
             }
             (Some(learner), None) if cx.now.since(learner.told) < TOLD => {}
             _ => {
-                let view = slot.view.clone();
+                let (view, urgent) = (slot.view.clone(), self.urgent.contains(&number));
                 if let Some(slot) = self.slots.get_mut(&number) {
                     slot.learner = Some(Learner { id: newcomer, born: None, told: cx.now });
                 }
-                self.word(newcomer, number, Word::Learn { view });
+                self.word(newcomer, number, Word::Learn { view, urgent });
             }
         }
         true
+    }
+
+    /// Says whether a member is in a view to no purpose: its disk is lost, it wants out, or it has been down for long. A
+    /// view without a dead member needs no more votes than with it, and can drop tombstones.
+    fn has_no_place(&self, member: &Member, cx: &Ctx<'_>) -> bool {
+        let down = self.peers.get(&member.id).and_then(|peer| peer.down);
+        self.is_lost(member)
+            || self.wants_out(member.id)
+            || down.is_some_and(|since| cx.now.since(since) >= cx.config.dead_after)
+    }
+
+    /// Says whether the members that are there can decide about a view: a quorum of them, or all whose disks are not
+    /// lost, if those have every acknowledged write between them.
+    pub(super) fn can_decide(&self, slot: &Slot) -> bool {
+        let present: Vec<NodeId> =
+            slot.view.members.iter().filter(|member| !self.is_gone(member)).map(|member| member.id).collect();
+        self.is_enough(slot, &present, present.len())
+    }
+
+    /// Says whether these members are enough to complete a step of a view change; `counting` of them had caught up with
+    /// the epoch. Every write quorum has a member among any `n - q + 1`, so if all others lost their disks, that many
+    /// have everything that was acknowledged, and took part in everything that was decided.
+    pub(super) fn is_enough(&self, slot: &Slot, votes: &[NodeId], counting: usize) -> bool {
+        let (members, quorum) = (&slot.view.members, slot.view.quorum());
+        let absent = || members.iter().filter(|member| !votes.contains(&member.id));
+        votes.len() >= quorum
+            || (counting > members.len() - quorum && absent().all(|member| self.is_lost(member)))
     }
 
     /// A member that is far from its slot can not tell who should hold it. Whoever answers for the slot can: it is found,
@@ -167,8 +288,7 @@ impl Store {
         let Some(slot) = self.slots.get(&number) else { return false };
         let middle = Cut::of(cx.config.slots).middle(number);
         let members = &slot.view.members;
-        if let Some(lost) = members.iter().find(|member| self.is_other(member)).filter(|_| members.len() > 1)
-        {
+        if let Some(lost) = members.iter().find(|member| self.is_lost(member)).filter(|_| members.len() > 1) {
             // It may be the very node that answers for the slot, which can become a member only when it is none.
             let wish = members.iter().filter(|member| *member != lost).copied().collect();
             self.start_round(number, wish, cx);
@@ -192,7 +312,7 @@ impl Store {
     /// Asks the ring for somebody, unless that was done a moment ago. Answers can be lost, so nobody is waited for for
     /// ever.
     pub(super) fn seek(&mut self, what: Sought, ring: &dyn Routes, cx: &mut Ctx<'_>) {
-        if !matches!(ring.status(), Status::Ready | Status::Leaving) {
+        if !Self::is_part(ring) {
             return;
         }
         self.seeking.retain(|_, seeking| cx.now.since(seeking.since) < SOUGHT);
@@ -237,17 +357,19 @@ impl Store {
         slot.learner = Some(Learner { id: root.id, born: None, told: cx.now });
         let view = slot.view.clone();
         self.peer(root);
-        self.word(root.id, number, Word::Learn { view });
+        let urgent = self.urgent.contains(&number);
+        self.word(root.id, number, Word::Learn { view, urgent });
     }
 
-    /// Says whether the node has another disk than the member had.
-    fn is_other(&self, member: &Member) -> bool {
-        self.peers.get(&member.id).is_some_and(|peer| peer.born.is_some_and(|born| born != member.born))
+    /// Says whether what a member had is lost for good: the node has another disk by now, or was retired.
+    pub(super) fn is_lost(&self, member: &Member) -> bool {
+        let other = |peer: &Peer| peer.born.is_some_and(|born| born != member.born);
+        self.retired.contains(&member.id) || self.peers.get(&member.id).is_some_and(other)
     }
 
-    /// Says whether a member is dead, or not who it was.
-    fn is_gone(&self, member: &Member) -> bool {
-        self.is_down(member.id) || self.is_other(member)
+    /// Says whether a member is dead, or its disk lost.
+    pub(super) fn is_gone(&self, member: &Member) -> bool {
+        self.is_down(member.id) || self.is_lost(member)
     }
 
     fn wants_out(&self, id: NodeId) -> bool {
@@ -338,14 +460,14 @@ impl Store {
         }
         for (peer, ()) in peers {
             let sum = self.sum_of_shared(self.me.id, peer);
-            let compare = self.comparing(sum, None, peer, cx);
+            let compare = self.comparing(sum, None, peer);
             self.send(peer, Message::Compare(compare), ring, cx);
         }
     }
 
-    fn comparing(&self, sum: Sum, reply: Option<bool>, to: NodeId, cx: &Ctx<'_>) -> Compare {
+    fn comparing(&self, sum: Sum, reply: Option<bool>, to: NodeId) -> Compare {
         let known = self.peers.get(&to).map_or(0, |peer| peer.age);
-        Compare { sum, wall: cx.wall, reply, born: self.me.born, age: self.age, known }
+        Compare { sum, reply, born: self.me.born, age: self.age, known }
     }
 
     pub(super) fn on_compare(
@@ -355,21 +477,17 @@ impl Store {
         ring: &dyn Routes,
         cx: &mut Ctx<'_>,
     ) {
-        let Compare { sum, wall, reply, born, age, known } = compare;
-        let offset = i128::from(wall) - i128::from(cx.wall);
+        let Compare { sum, reply, born, age, known } = compare;
         let now = cx.now;
         let peer = self.peer(from);
-        peer.compared = now;
-        peer.offset = Some(offset.clamp(i64::MIN.into(), i64::MAX.into()) as i64);
-        // What was known of another disk says nothing about this one.
-        if peer.born.replace(born).is_some_and(|before| before != born) {
-            peer.age = 0;
-            self.restless = true;
+        (peer.compared, peer.has_store) = (now, true);
+        if peer.born != Some(born) {
+            self.ask_born(from.id, ring, cx);
         }
         if reply.is_none() {
             // What this node remembers is told before it learns better.
             let same = self.sum_of_shared(from.id, self.me.id) == sum;
-            let compare = self.comparing(sum, Some(same), from.id, cx);
+            let compare = self.comparing(sum, Some(same), from.id);
             let packet = Packet { message: Message::Compare(compare), contacts: Vec::new() };
             cx.send(from, Body::Store(Box::new(packet)));
             if !same {
@@ -418,11 +536,10 @@ impl Store {
     /// its disk is the one they knew. Nothing can be done without them anyway.
     pub(super) fn prove(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         let Proof::Wanted(asked) = self.proof else { return };
-        if ring.status() != Status::Ready {
+        if !Self::is_part(ring) {
             return;
         }
-        let proved = |slot: &Slot| self.vouched(slot) + 1 >= slot.view.quorum();
-        if self.slots.values().filter(|slot| slot.view.has(self.me)).all(proved) {
+        if self.slots.values().filter(|slot| slot.view.has(self.me)).all(|slot| self.is_vouched_for(slot)) {
             self.proof = Proof::Given;
             self.restless = true;
         } else if asked.is_none_or(|asked| cx.now.since(asked) >= PROOF) {
@@ -435,7 +552,7 @@ impl Store {
                 .collect();
             for other in others {
                 let sum = self.sum_of_shared(self.me.id, other);
-                let compare = self.comparing(sum, None, other, cx);
+                let compare = self.comparing(sum, None, other);
                 self.send(other, Message::Compare(compare), ring, cx);
             }
         }
@@ -443,19 +560,22 @@ impl Store {
         self.moved.extend(self.slots.keys().copied());
     }
 
-    /// Returns how many other members of a slot have vouched for this node's disk.
-    fn vouched(&self, slot: &Slot) -> usize {
-        // Whoever lost its own disk remembers nobody's.
-        let others =
-            slot.view.members.iter().filter(|member| member.id != self.me.id && !self.is_other(member));
-        others.filter(|member| self.peers.get(&member.id).is_some_and(|peer| peer.vouched)).count()
+    /// Says whether enough members of a slot have vouched for this node's disk. One that lost its own disk remembers
+    /// none.
+    fn is_vouched_for(&self, slot: &Slot) -> bool {
+        let vouches = |member: &&Member| {
+            **member == self.me
+                || (!self.is_lost(member) && self.peers.get(&member.id).is_some_and(|peer| peer.vouched))
+        };
+        let votes: Vec<NodeId> = slot.view.members.iter().filter(vouches).map(|member| member.id).collect();
+        self.is_enough(slot, &votes, votes.len())
     }
 
     /// Says whether this node's copy of a slot is known to be the one others knew.
     pub(super) fn is_proved(&self, slot: &Slot) -> bool {
         match self.proof {
             Proof::Given => true,
-            Proof::Wanted(_) => self.vouched(slot) + 1 >= slot.view.quorum(),
+            Proof::Wanted(_) => self.is_vouched_for(slot),
             Proof::Failed => false,
         }
     }
@@ -476,7 +596,7 @@ impl Store {
             return self.word(from, number, Word::Same { epoch, state });
         }
         let mine = slot.state;
-        if !slot.serves() {
+        if !slot.serves() || !self.room {
             return;
         }
         self.pull(number, from, Why::Sweep, ring, cx);
@@ -493,116 +613,5 @@ impl Store {
         {
             slot.agreed |= 1 << place;
         }
-    }
-
-    /// Lets all members of a slot drop what has been dead for long, if all of them know that it is.
-    fn collect(&mut self, number: u32, cx: &mut Ctx<'_>) {
-        let age = u64::try_from(cx.config.tombstone_age.as_millis()).unwrap_or(u64::MAX);
-        let before = Version::at(cx.wall.saturating_sub(age));
-        let Some(slot) = self.slots.get_mut(&number) else { return };
-        let others = (0..slot.view.members.len()).filter(|at| slot.view.members[*at] != self.me);
-        let everybody = others.fold(0u16, |all, at| all | 1 << at);
-        if slot.grave.is_none_or(|grave| grave >= before) || slot.agreed & everybody != everybody {
-            return;
-        }
-        slot.agreed = 0;
-        let (epoch, state, members) = (slot.view.epoch, slot.state, slot.view.members.clone());
-        for member in members {
-            self.word(member.id, number, Word::Collect { epoch, state, before });
-        }
-    }
-
-    pub(super) fn on_collect(&mut self, number: u32, state: Sum, before: Version, cx: &mut Ctx<'_>) {
-        let age = u64::try_from(cx.config.tombstone_age.as_millis()).unwrap_or(u64::MAX);
-        let ahead = u64::try_from(cx.config.clock_ahead.as_millis()).unwrap_or(0);
-        // Nobody may hurry the others.
-        let before = before.min(Version::at(cx.wall.saturating_add(ahead).saturating_sub(age)));
-        if !self.slots.get(&number).is_some_and(|slot| slot.serves() && slot.state == state) {
-            return;
-        }
-        let (mut dead, mut grave): (Vec<(Cell, Record)>, Option<Version>) = (Vec::new(), None);
-        let (from, to) = Cut::of(cx.config.slots).range(number);
-        for (space, member) in [(Space::Data, false), (Space::Members, true)] {
-            self.scan(space, (&from, &to), cx.records, &mut |key, value| {
-                let cell = Cell { member, key: Shared(key.into()) };
-                let Ok(record) = Record::read(&cell, &value.into()) else { return true };
-                let over = !record.is_live(cx.wall);
-                if over && record.version() < before {
-                    dead.push((cell, record));
-                } else if over || record.ends().is_some() {
-                    grave = Some(grave.map_or(record.version(), |grave| grave.min(record.version())));
-                }
-                true
-            });
-        }
-        // A set that is gone takes its values with it.
-        dead.retain(|(cell, record)| cell.member || record.kind() != Kind::Member);
-        for (cell, record) in dead {
-            self.put(number, &cell, Some(&record), None);
-        }
-        if let Some(slot) = self.slots.get_mut(&number) {
-            slot.grave = grave;
-        }
-    }
-
-    /// Asks whether what this node no longer holds may be forgotten.
-    fn ask_to_forget(&mut self, cx: &mut Ctx<'_>) {
-        let outside: Vec<u32> = self
-            .slots
-            .iter()
-            .filter(|(_, slot)| slot.standing == Standing::Outside && slot.records > 0)
-            .filter(|(_, slot)| cx.now.since(slot.since) > KEPT)
-            .map(|(number, _)| *number)
-            .collect();
-        for number in outside {
-            let Some(slot) = self.slots.get(&number) else { continue };
-            let (epoch, members) = (slot.view.epoch, slot.view.members.clone());
-            let me = self.me.id;
-            for member in members.iter().filter(|member| member.id != me) {
-                self.word(member.id, number, Word::Forget { epoch });
-            }
-        }
-    }
-
-    pub(super) fn on_forget(&mut self, from: NodeId, number: u32, epoch: u64) {
-        let Some(slot) = self.slots.get(&number) else { return };
-        if slot.view.place(from).is_some() && slot.view.epoch >= epoch && slot.learner.is_none() {
-            // Not as this one knows it.
-            let word = Word::View { view: slot.view.clone(), entered: slot.entered };
-            self.word(from, number, word);
-        } else if slot.view.epoch == epoch && slot.standing == Standing::Ready {
-            self.word(from, number, Word::Safe { epoch });
-        } else if slot.view.epoch > epoch {
-            let word = Word::View { view: slot.view.clone(), entered: slot.entered };
-            self.word(from, number, word);
-        }
-    }
-
-    /// A member has caught up with an epoch this node is not in: once more than half have, its copy is one too many. The
-    /// epoch itself is never forgotten: somebody who slept since an earlier one may come and say that this node is a
-    /// member of that.
-    pub(super) fn on_safe(&mut self, from: NodeId, number: u32, cx: &mut Ctx<'_>) {
-        let Some(slot) = self.slots.get_mut(&number) else { return };
-        let Some(place) = slot.view.place(from).filter(|_| slot.standing == Standing::Outside) else {
-            return;
-        };
-        slot.safe |= 1 << place;
-        if (slot.safe.count_ones() as usize) < slot.view.quorum() || self.learners.contains_key(&number) {
-            return;
-        }
-        let mut cells = Vec::new();
-        let (from, to) = Cut::of(cx.config.slots).range(number);
-        for (space, member) in [(Space::Data, false), (Space::Members, true)] {
-            self.scan(space, (&from, &to), cx.records, &mut |key, _| {
-                cells.push(Cell { member, key: Shared(key.into()) });
-                true
-            });
-        }
-        for cell in cells {
-            self.put(number, &cell, None, None);
-        }
-        self.recount(number, cx.records, cx.config);
-        self.unsettled.remove(&number);
-        self.to_pull.remove(&number);
     }
 }

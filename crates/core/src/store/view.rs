@@ -29,15 +29,29 @@ pub struct View {
     /// Made when the cluster was: views of different lineages have nothing to do with each other.
     #[n(1)]
     pub lineage: u64,
-    /// The holders, in the order of the ring: whoever answers for the middle of the slot first. At most 16.
+    /// The replicas, in the order of the ring: the node that answers for the middle of the slot first. At most 16.
     #[n(2)]
     pub members: Vec<Member>,
+    /// The replicas that were there when the view was last rebuilt without a quorum. What others had then is not part of
+    /// the cluster any more.
+    #[n(3)]
+    #[cbor(default)]
+    pub survivors: Vec<NodeId>,
 }
+
+/// Epochs from here on belong to the next generation: see [`View::generation`].
+pub(crate) const GENERATION: u64 = 1 << 40;
 
 impl View {
     /// Returns how many members are more than half.
     pub fn quorum(&self) -> usize {
         self.members.len() / 2 + 1
+    }
+
+    /// Returns how often the view was rebuilt from what survived, without a quorum. It is the upper part of the epoch, so
+    /// every rebuilt view is later than whatever old members may still decide among themselves.
+    pub fn generation(&self) -> u64 {
+        self.epoch / GENERATION
     }
 
     /// Returns the place of a node in the view.
@@ -103,7 +117,7 @@ pub(crate) struct Slot {
     /// The sum of all records, and how many there are.
     pub(crate) state: Sum,
     pub(crate) records: u32,
-    /// The oldest of the records that stand for nothing, or an older one.
+    /// A lower bound on the version of the oldest tombstone.
     pub(crate) grave: Option<super::version::Version>,
     /// When something last happened about the view.
     pub(crate) since: Time,
@@ -115,6 +129,14 @@ pub(crate) struct Slot {
     pub(crate) agreed: u16,
     /// Members that have caught up with an epoch we are not in.
     pub(crate) safe: u16,
+    /// While the node doubts its records: what they added up to when it did not. Having that again ends the doubt.
+    pub(crate) remembered: Option<Sum>,
+    /// A promise may be lost: the node abstains until the next epoch.
+    pub(crate) abstains: bool,
+    /// A lower bound on the time from which some bytes are garbage: a value has ended, or its set is gone.
+    pub(crate) expiry: Option<u64>,
+    /// The highest version of a record there has been.
+    pub(crate) last: super::version::Version,
 }
 
 /// A node that is to become a member.
@@ -162,6 +184,10 @@ impl Slot {
             learner: None,
             agreed: 0,
             safe: 0,
+            remembered: None,
+            abstains: false,
+            expiry: None,
+            last: super::version::Version::ZERO,
         }
     }
 
@@ -178,8 +204,37 @@ impl Slot {
             promised: self.promised,
             accepted: self.accepted.clone(),
             standing: self.standing,
+            remembered: self.remembered,
+            abstains: self.abstains,
         }
     }
+
+    /// Returns what is kept of its records on the disk.
+    pub(crate) fn tally(&self) -> Tally {
+        let (state, records, last) = (self.state, self.records, self.last);
+        Tally { state, records, grave: self.grave, expiry: self.expiry, last }
+    }
+
+    pub(crate) fn set_tally(&mut self, tally: Tally) {
+        let Tally { state, records, grave, expiry, last } = tally;
+        (self.state, self.records, self.grave, self.expiry, self.last) =
+            (state, records, grave, expiry, last);
+    }
+}
+
+/// What the records of a slot add up to. Kept on the disk with every change, so that a start need not read them all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode)]
+pub(crate) struct Tally {
+    #[n(0)]
+    pub(crate) state: Sum,
+    #[n(1)]
+    pub(crate) records: u32,
+    #[n(2)]
+    pub(crate) grave: Option<super::version::Version>,
+    #[n(3)]
+    pub(crate) expiry: Option<u64>,
+    #[n(4)]
+    pub(crate) last: super::version::Version,
 }
 
 /// What is kept of a slot on the disk.
@@ -195,6 +250,11 @@ pub(crate) struct Kept {
     pub(crate) accepted: Option<(Ballot, Next)>,
     #[n(4)]
     pub(crate) standing: Standing,
+    #[n(5)]
+    pub(crate) remembered: Option<Sum>,
+    #[n(6)]
+    #[cbor(default)]
+    pub(crate) abstains: bool,
 }
 
 /// How the ring is cut into slots.

@@ -620,7 +620,10 @@ pub(super) fn decode(
         | BodyKind::StorePage
         | BodyKind::StoreCompare
         | BodyKind::StoreLeaving
-        | BodyKind::StorePausing => {
+        | BodyKind::StorePausing
+        | BodyKind::StoreClock
+        | BodyKind::StoreSurvey
+        | BodyKind::StoreSurveyed => {
             let message = minicbor::decode(fields.bytes(BYTES)?).map_err(|_| DecodeError::Malformed)?;
             let mut body = Body::Store(Box::new(Packet { message, contacts: Vec::new() }));
             let list = fields.optional(CONTACTS).map(|_| fields.list(CONTACTS)).transpose()?;

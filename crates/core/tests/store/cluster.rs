@@ -50,6 +50,8 @@ pub(crate) struct Cluster {
     /// Whether disks sync at all.
     pub(crate) sync: bool,
     requests: u64,
+    /// Nodes whose store is to be set aside.
+    pub(crate) outdated: std::collections::BTreeSet<usize>,
 }
 
 pub(crate) fn settings() -> Settings {
@@ -71,6 +73,7 @@ impl Cluster {
             replies: Vec::new(),
             sync: true,
             requests: 0,
+            outdated: std::collections::BTreeSet::new(),
         };
         let step = u128::MAX / count as u128;
         for index in 0..count {
@@ -208,6 +211,7 @@ impl Cluster {
             }
             Output::SetTimer { timer, at } => self.places[index].timers[timer as usize] = Some(at),
             Output::CancelTimer { timer } => self.places[index].timers[timer as usize] = None,
+            Output::Event(kringle_core::edge::Event::StoreOutdated) => _ = self.outdated.insert(index),
             Output::Reply { request, reply } => self.replies.push((request, reply)),
             _ => {}
         }

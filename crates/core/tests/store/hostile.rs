@@ -9,7 +9,9 @@ use kringle_core::edge::Input;
 use kringle_core::id::Id;
 use kringle_core::message::Body;
 use kringle_core::store::coding::{Shared, Sum};
-use kringle_core::store::message::{Compare, Item, Message, Packet, Response, Step, Verdict, Word};
+use kringle_core::store::message::{
+    ClockReading, Compare, Item, Message, Packet, Response, SlotReport, Step, StoreReport, Verdict, Word,
+};
 use kringle_core::store::op::{
     Action, Answer, Ask, Change, Condition, Found, Happened, Level, Listed, Name, Trouble,
 };
@@ -93,8 +95,9 @@ impl Liar {
     fn view(&mut self) -> View {
         let count = [0, 1, 2, 3, 3, 4, 16, 17][self.below(8) as usize];
         let members = (0..count).map(|_| Member { id: self.id(), born: self.below(6) as u32 }).collect();
-        let epoch = [0, 1, 2, 5, 9, u64::MAX][self.below(6) as usize];
-        View { epoch, lineage: self.below(2), members }
+        let epoch = [0, 1, 2, 5, 9, (1 << 40) + 2, u64::MAX][self.below(7) as usize];
+        let survivors = (0..self.below(3)).map(|_| self.id()).collect();
+        View { epoch, lineage: self.below(2), members, survivors }
     }
 
     fn word(&mut self) -> Word {
@@ -102,7 +105,7 @@ impl Liar {
         let ballot = Ballot { round: [0, 1, 7, u32::MAX - 1][self.below(4) as usize], node: self.id() };
         let state = self.sum();
         let next = Next { members: self.view().members, state };
-        match self.below(17) {
+        match self.below(19) {
             0 => Word::Freeze { epoch, ballot },
             1 => Word::Frozen { epoch, ballot, state, counts: true, accepted: Some((ballot, next)) },
             2 => Word::Settle { epoch, ballot, state },
@@ -112,13 +115,15 @@ impl Liar {
             6 => Word::Nack { epoch, promised: ballot },
             7 => Word::View { view: self.view(), entered: state },
             8 => Word::Seek { epoch },
-            9 => Word::Learn { view: self.view() },
+            9 => Word::Learn { view: self.view(), urgent: self.below(2) == 0 },
             10 => Word::Learnt { epoch, born: 1 },
             11 => Word::State { epoch, state },
             12 => Word::Forget { epoch },
             13 => Word::Safe { epoch },
-            14 => Word::Collect { epoch, state, before: self.version() },
+            14 => Word::Collect { epoch, state, before: self.version(), expired: self.dice.roll() },
             15 => Word::Same { epoch, state },
+            16 => Word::Hurry { epoch },
+            17 => Word::Rebuild { epoch, survivors: vec![self.id(), self.id()] },
             _ => Word::Stranger { born: self.below(3) as u32 },
         }
     }
@@ -133,7 +138,11 @@ impl Liar {
             },
             1 => Step::Prepare { cell, ballot: self.version() },
             2 => Step::Read { cell, known: Rank::default(), brief: self.below(2) == 0 },
-            3 => Step::List { cell, known: self.sum() },
+            3 => Step::List {
+                after: [None, Some(cell.clone())][self.below(2) as usize].clone(),
+                cell,
+                known: self.sum(),
+            },
             _ => Step::Keys { after: cell, limit: [0, 5, u32::MAX][self.below(3) as usize] },
         }
     }
@@ -150,7 +159,7 @@ impl Liar {
             5 => Verdict::Same,
             6 => Verdict::Holds(Some(record)),
             7 => Verdict::Ranked(Rank::default(), self.version()),
-            8 => Verdict::Listed(vec![(cell, record)]),
+            8 => Verdict::Listed(vec![(cell, record)], self.below(2) == 0),
             9 => Verdict::Keys(vec![listed], self.below(2) == 0),
             10 => Verdict::OtherSet(Some(record)),
             11 => Verdict::WrongView(self.below(9)),
@@ -182,12 +191,12 @@ impl Liar {
     fn message(&mut self) -> Message {
         let nonce = (self.below(40) << 16 | self.below(6) << 8 | [0, 1, 255][self.below(3) as usize]) as u32;
         let slot = self.below(u64::from(self.slots) + 1) as u32;
-        match self.below(12) {
+        match self.below(15) {
             0 | 1 => {
                 let ask = Ask { name: self.name(), action: self.action(), level: Level::Quorum };
                 let patience = [0, 100, u32::MAX][self.below(3) as usize];
                 let (version, turn) = (self.version(), self.below(3) as u8);
-                Message::Ask { serial: nonce, ask, version, patience, turn }
+                Message::Ask { serial: nonce, ask, version, patience, turn, at: self.dice.roll() }
             }
             2 => {
                 let found = Found::Value(None);
@@ -212,7 +221,14 @@ impl Liar {
             }
             9 => {
                 let parts = vec![self.sum(); [0, 64, 65][self.below(3) as usize]];
-                Message::Pull { nonce: nonce & 0xff, slot, parts, after: Some(self.cell()) }
+                Message::Pull {
+                    nonce: nonce & 0xff,
+                    slot,
+                    parts,
+                    after: Some(self.cell()),
+                    any: self.below(2) == 0,
+                    bytes: 1,
+                }
             }
             10 => {
                 let cell = self.cell();
@@ -222,10 +238,27 @@ impl Liar {
                 let nonce = self.below(200) as u32;
                 Message::Page { nonce, epoch, state, ready, parts, records: vec![(cell, record)], more }
             }
+            11 => Message::Clock(ClockReading {
+                nonce,
+                is_answer: self.below(2) == 0,
+                time: self.dice.roll(),
+                wall: self.dice.roll(),
+                settled: self.below(2) == 0,
+                hybrid: self.version(),
+                born: self.below(3) as u32,
+                retired: if self.below(50) == 0 { vec![Id::new(99)] } else { Vec::new() },
+                has_room: self.below(5) > 0,
+            }),
+            12 => Message::Survey,
+            13 => {
+                let members = vec![self.id()];
+                let stuck = vec![SlotReport { slot, epoch: self.below(9), records: 5, ready: true, members }];
+                Message::Surveyed(StoreReport { lineage: 1, healthy: vec![1], stuck })
+            }
             _ => {
                 let reply = [None, Some(true), Some(false)][self.below(3) as usize];
-                let (sum, wall, age, known) = (self.sum(), self.dice.roll(), self.below(9), self.below(9));
-                Message::Compare(Compare { sum, wall, reply, born: 3, age, known })
+                let (sum, age, known) = (self.sum(), self.below(9), self.below(9));
+                Message::Compare(Compare { sum, reply, born: 3, age, known })
             }
         }
     }

@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::IntoResponse;
+use kringle_runtime::readiness::Lack;
 use kringle_runtime::report::TokenReport;
 use kringle_runtime::{Handle, RequestError, Seed};
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,8 @@ const SEEDS_MAX: usize = 64;
 const JOIN_GLANCE: Duration = Duration::from_millis(300);
 /// What an answer gets to leave before its node ends.
 const PARTING: Duration = Duration::from_millis(100);
+/// How long nodes have to report what they hold.
+const RECOVERY: Duration = Duration::from_secs(10);
 /// How long a token lasts if the request does not say.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(3600);
 /// How long a token may last.
@@ -150,16 +153,87 @@ pub(super) async fn live() -> Answer {
     Ok("ok\n".into_response())
 }
 
-/// Says whether the node is part of a ring.
+/// Says whether the node can do its part, and if not, why: every cause is its own.
 pub(super) async fn ready(Extension(node): Extension<Handle>) -> Answer {
+    let causes = ask(DEADLINE, node.causes()).await?;
+    let Some(first) = causes.first() else { return Ok("ready\n".into_response()) };
+    let kind = match first.lack {
+        Lack::Ring => Kind::NotJoined,
+        Lack::Disk => Kind::NoSpace,
+        Lack::Clock => Kind::ClockOff,
+        Lack::Slots => Kind::NotReady,
+        Lack::Quorum => Kind::TooFewReplicas,
+    };
     let status = ask(DEADLINE, node.summary()).await?.status;
-    match node.is_ready() {
-        true => Ok("ready\n".into_response()),
-        false => {
-            let detail = format!("this node is not part of a ring; its status is {status}");
-            Err(Problem::new(Kind::NotJoined, detail).with("node_status", status))
-        }
+    let detail: Vec<&str> = causes.iter().map(|cause| cause.text.as_str()).collect();
+    let list = serde_json::to_value(&causes).unwrap_or(Value::Null);
+    Err(Problem::new(kind, detail.join("; ")).with("node_status", status).with("causes", list))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Retire {
+    id: String,
+}
+
+/// Retires a node that will not come back.
+pub(super) async fn retire(
+    State(shared): State<Shared>,
+    Extension(node): Extension<Handle>,
+    headers: HeaderMap,
+    from: Body,
+) -> Answer {
+    let Retire { id } = json(&headers, from, &shared.options).await?;
+    let wrong = || Problem::bad(format!("{:?} is not the id of a node: 32 hex digits", cut(&id)));
+    ask(DEADLINE, node.retire(id.parse().map_err(|_| wrong())?)).await?;
+    #[derive(Serialize)]
+    struct Retired {
+        retired: String,
     }
+    document("kringle.retired/1", Retired { retired: id })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Recover {
+    #[serde(default)]
+    confirm: bool,
+}
+
+/// Says what a recovery would do, or does it.
+pub(super) async fn recover(
+    State(shared): State<Shared>,
+    Extension(node): Extension<Handle>,
+    headers: HeaderMap,
+    from: Body,
+) -> Answer {
+    #[derive(Serialize)]
+    struct Plan {
+        confirmed: bool,
+        slots: u32,
+        healthy: u32,
+        rebuilt: u32,
+        records: u64,
+        empty: u32,
+        missing: Vec<String>,
+        nodes: Vec<String>,
+        silent: Vec<String>,
+    }
+    let Recover { confirm } = json(&headers, from, &shared.options).await?;
+    let plan = ask(RECOVERY, node.recover(confirm)).await?;
+    let texts = |ids: &[kringle_core::id::NodeId]| ids.iter().map(ToString::to_string).collect();
+    let plan = Plan {
+        confirmed: plan.confirmed,
+        slots: plan.slots,
+        healthy: plan.healthy,
+        rebuilt: plan.rebuilt,
+        records: plan.records,
+        empty: plan.empty,
+        missing: texts(&plan.missing),
+        nodes: texts(&plan.nodes),
+        silent: texts(&plan.silent),
+    };
+    document("kringle.recovery/1", plan)
 }
 
 /// Returns the counters.

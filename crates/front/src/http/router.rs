@@ -100,6 +100,8 @@ fn router() -> Router<Shared> {
         .route("/v1/route/{key}", post(messages::route))
         .merge(store())
         .route("/v1/cluster/join", post(admin::join))
+        .route("/v1/cluster/retire", post(admin::retire))
+        .route("/v1/cluster/recover", post(admin::recover))
         .route("/v1/node/leave", post(admin::leave))
         .route("/v1/node/stop", post(admin::stop))
         .route("/v1/events", get(events::follow))
@@ -171,6 +173,8 @@ GET    /v1/keys                 list keys                    ?match=user:* ?limi
 GET    /v1/place/{key}          where its copies are
 GET    /v1/events               what happens, as server-sent events  ?limit=
 POST   /v1/cluster/join         {\"seeds\":[\"host:port\"]}
+POST   /v1/cluster/retire       {\"id\":\"...\"}: a node that will not come back
+POST   /v1/cluster/recover      {\"confirm\":false}: rebuild slots that have no quorum; without confirm only say what would be done
 POST   /v1/node/leave           say goodbye and end
 POST   /v1/node/stop            end and come back later
 GET    /v1/tokens               join tokens; POST {\"lifetime\":\"1h\"} makes one, DELETE /v1/tokens/{id} revokes it

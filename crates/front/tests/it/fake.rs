@@ -235,7 +235,7 @@ fn trouble(name: &str) -> RequestError {
         "large" => Trouble::TooLarge { limit: 5 },
         "range" => Trouble::OutOfRange,
         "bad" => Trouble::BadRequest,
-        "space" => Trouble::NoSpace,
+        "space" => Trouble::NoSpace { happened: Happened::No },
         "clock" => Trouble::ClockOff,
         "busy" => Trouble::Busy,
         "damaged" => Trouble::Damaged,

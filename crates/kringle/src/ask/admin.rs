@@ -26,11 +26,26 @@ pub(crate) struct JoinArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LeaveArgs {
+    /// With --dead: the node to retire, 32 hex digits or the start of them
+    #[arg(value_name = "ID", requires = "dead")]
+    id: Option<String>,
+    /// Retire a node that will not come back, nor will its disk: its id is refused from then on
+    #[arg(long, requires = "id", conflicts_with = "plan")]
+    dead: bool,
     /// Only say what would happen
     #[arg(long)]
     plan: bool,
     /// Do not ask
     #[arg(long, conflicts_with = "plan")]
+    yes: bool,
+    #[command(flatten)]
+    manners: Manners,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RecoverArgs {
+    /// Do it; without this, only say what would be done and what would be lost
+    #[arg(long)]
     yes: bool,
     #[command(flatten)]
     manners: Manners,
@@ -86,6 +101,9 @@ pub(crate) fn join(asked: &Asked, args: &JoinArgs, json: Option<Json>) -> Result
 /// Says goodbye and ends the node, after showing what that means.
 pub(crate) fn leave(asked: &Asked, args: &LeaveArgs, json: Option<Json>) -> Result<String, Failure> {
     let client = Client::new(asked, args.manners)?;
+    if let Some(id) = args.id.as_deref().filter(|_| args.dead) {
+        return retire(&client, id, args, json);
+    }
     let me: Summary = client.read(&client.get("status?local=true")?, "/self")?;
     let plan = plan(&me);
     if args.plan {
@@ -109,6 +127,59 @@ pub(crate) fn leave(asked: &Asked, args: &LeaveArgs, json: Option<Json>) -> Resu
     let done = if client.outlasts() { "has left" } else { "is still leaving" };
     let note = format!("{} {done} the ring of {}", Width::of([], false).cut(&me.id), me.cluster);
     Ok(told(args.manners, json, &document, &note))
+}
+
+/// Retires a node for good, after asking.
+fn retire(client: &Client, id: &str, args: &LeaveArgs, json: Option<Json>) -> Result<String, Failure> {
+    if id.len() != 32 || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(Failure::usage(
+            "a dead node cannot be looked up by the start of its id",
+            "Give all 32 hex digits: 'kringle status -l' shows them, and the log of the node that is gone.",
+        ));
+    }
+    if !args.yes {
+        return Err(Failure::usage(
+            format!("{id} would be retired for good: its id is refused, and what only it had is given up"),
+            "If neither the node nor its disk will come back, repeat it with --yes.",
+        ));
+    }
+    let document = client.post_json("cluster/retire", &json!({ "id": id }))?;
+    Ok(told(args.manners, json, &document, &format!("{id} is retired; views go on without it")))
+}
+
+/// Rebuilds slots that have no quorum from what survives, or says what that would mean.
+pub(crate) fn recover(asked: &Asked, args: &RecoverArgs, json: Option<Json>) -> Result<String, Failure> {
+    let client = Client::new(asked, args.manners)?;
+    let document = client.post_json("cluster/recover", &json!({ "confirm": args.yes }))?;
+    if let Some(json) = json {
+        return Ok(json.write(&document, ""));
+    }
+    Ok(recovery_text(&document))
+}
+
+fn recovery_text(plan: &Value) -> String {
+    let count = |name: &str| plan[name].as_u64().unwrap_or(0);
+    let ids = |name: &str| -> Vec<&str> {
+        plan[name].as_array().map(|ids| ids.iter().filter_map(Value::as_str).collect()).unwrap_or_default()
+    };
+    let mut lines = vec![
+        format!("slots    {} in all, {} have a quorum", count("slots"), count("healthy")),
+        format!("rebuild  {} slots, with the {} records that survive", count("rebuilt"), count("records")),
+        format!("empty    {} slots of which no node that answered has a copy", count("empty")),
+    ];
+    for id in ids("missing") {
+        lines.push(format!("missing  {id}: what only it had is lost; if it returns, its store is set aside"));
+    }
+    for id in ids("silent") {
+        lines.push(format!("silent   {id} did not answer in time: what it holds is counted as missing"));
+    }
+    let broken = count("rebuilt") + count("empty");
+    lines.push(match (broken, plan["confirmed"].as_bool()) {
+        (0, _) => "Nothing to recover.".into(),
+        (_, Some(true)) => "Under way; 'kringle status' shows when all copies are there again.".into(),
+        _ => "Nothing was changed. To do it: kringle recover --yes".into(),
+    });
+    lines.join("\n") + "\n"
 }
 
 fn plan(me: &Summary) -> Vec<String> {

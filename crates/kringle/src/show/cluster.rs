@@ -109,7 +109,26 @@ fn data(nodes: &[Summary]) -> String {
     );
     let stuck = sum(|held| held.stuck.into());
     if stuck > 0 {
-        text += &format!("         {stuck} slots have lost half their nodes or more and wait for them\n");
+        text += &format!(
+            "         {stuck} slots have no quorum: start the nodes that are missing, or see 'kringle recover'\n"
+        );
+    }
+    let doubting = sum(|held| held.doubting.into());
+    if doubting > 0 {
+        text += &format!("         {doubting} copies are damaged and being fetched from other replicas\n");
+    }
+    let rebuilt = held.iter().map(|held| held.rebuilt).max().unwrap_or(0);
+    if rebuilt > 0 {
+        text += &format!("         {rebuilt} slots were rebuilt without a quorum ('kringle recover')\n");
+    }
+    for (node, clock) in nodes.iter().filter_map(|node| Some((node, node.store?.clock))) {
+        let off = clock.off_ms.unwrap_or(clock.ahead_ms);
+        if clock.settled && off.abs() >= 1000 {
+            let (way, name) =
+                (if off > 0 { "ahead" } else { "behind" }, node.name.as_ref().unwrap_or(&node.id));
+            text +=
+                &format!("         the wall clock of {name} is {:.1} s {way}\n", off.abs() as f64 / 1000.0);
+        }
     }
     if sum(|held| held.pairs.into()) > 0 {
         text += "         two copies are less available than one: add a third node\n";
@@ -250,7 +269,8 @@ mod tests {
         let worse = Held { under_replicated: 2, stuck: 1, pairs: 1, has_room: false, ..held };
         survey.nodes[0].store = Some(worse);
         let text = data(&survey.nodes);
-        for part in ["2 slots under-replicated", "1 slots have lost", "less available than one", "disks of 1"]
+        for part in
+            ["2 slots under-replicated", "1 slots have no quorum", "less available than one", "disks of 1"]
         {
             assert!(text.contains(part), "{text}");
         }

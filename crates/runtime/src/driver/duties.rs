@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use kringle_core::contact::Contact;
 use kringle_core::edge::{Command, Failure, Reply};
+use kringle_core::id::NodeId;
 use kringle_core::overlay::Status;
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
@@ -16,10 +17,14 @@ use crate::clock::unix_ms;
 use crate::handle::{Chore, Ending};
 use crate::home::Remembered;
 use crate::identity::book::TokenState;
+use crate::readiness::clock_text;
 use crate::report::TokenReport;
 use crate::transport::hello::{Refused, Why};
 use crate::transport::link::Link;
 
+/// What a node is told that was retired.
+pub(super) const RETIRED: &str =
+    "this id was retired with `kringle leave ID --dead`: start with another data directory";
 /// How often the rounds are made.
 const ROUND: Duration = Duration::from_secs(5);
 /// A node that has not been part of a ring for so long looks at its seeds again.
@@ -43,6 +48,7 @@ impl Shell {
             }
             self.enter(|driver| {
                 driver.sweep();
+                driver.watch_clock();
                 driver.remember();
                 let node = &driver.node;
                 driver.book.trim(|id| node.routes().contact(id).is_some());
@@ -68,6 +74,36 @@ impl Driver {
         if self.lives.len() > 65_536 {
             let links = &self.links;
             self.lives.retain(|peer, _| links.contains_key(peer));
+        }
+    }
+
+    /// Says in the log when the wall clock is off, and when it is right again.
+    fn watch_clock(&mut self) {
+        let Some(store) = self.node.store() else { return };
+        let clock = store.clock_view(self.now, unix_ms());
+        let limit = i64::try_from(self.config.clock_ahead.as_millis()).unwrap_or(i64::MAX);
+        // With two nodes it cannot be said which clock is wrong; it can be said that they differ.
+        let off = clock.off.unwrap_or(clock.ahead);
+        let wrong = clock.settled && off.abs() > limit;
+        if wrong != std::mem::replace(&mut self.clock_off, wrong) {
+            match wrong {
+                true => tracing::warn!(offset_ms = off, "{}", clock_text(off, clock.clocks)),
+                false => tracing::info!(offset_ms = off, "the wall clock agrees with the other clocks again"),
+            }
+        }
+    }
+
+    /// A node was retired for good.
+    pub(super) fn retired(&mut self, id: NodeId) {
+        if id == self.node.me().id {
+            let what = "this node was retired with `kringle leave ID --dead`: its id is refused. \
+                        Start with another data directory to join as a new node.";
+            return self.finish(Ending::Failed { what: what.into() });
+        }
+        tracing::warn!(node = %id, "a node was retired for good; it is refused if it comes back");
+        let links: Vec<Rc<Link>> = self.links.get(&id).into_iter().flat_map(PeerLinks::all).collect();
+        for link in links {
+            self.dismiss(&link, &Refused::new(Why::Membership, RETIRED));
         }
     }
 

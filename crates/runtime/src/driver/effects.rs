@@ -192,6 +192,10 @@ impl Driver {
                 self.store_outdated = true;
                 None
             }
+            CoreEvent::Retired(id) => {
+                self.retired(id);
+                None
+            }
         };
         if let Some(what) = what {
             self.tell(what);

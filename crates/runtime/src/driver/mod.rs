@@ -144,6 +144,8 @@ pub(crate) struct Driver {
     doubting: bool,
     /// Whether the store turned out to be an old copy.
     store_outdated: bool,
+    /// Whether the wall clock was found to be off at the last look.
+    clock_off: bool,
 }
 
 /// Who this node is.
@@ -238,6 +240,7 @@ impl Shell {
                 rebirths: 0,
                 doubting: false,
                 store_outdated: false,
+                clock_off: false,
             }),
             scratch: Cell::default(),
             sooner: Notify::new(),

@@ -34,15 +34,14 @@ pub(super) fn outcome(reply: Result<Reply, Failure>) -> Outcome {
             Found::Place { .. } | Found::Keys { .. } => Outcome::Failed(Happened::Unknown),
         },
         Err(Failure::Store(trouble)) => match trouble {
-            Trouble::TooFewReplicas { happened, .. } | Trouble::Timeout { happened } => {
-                Outcome::Failed(happened)
-            }
+            Trouble::TooFewReplicas { happened, .. }
+            | Trouble::Timeout { happened }
+            | Trouble::NoSpace { happened } => Outcome::Failed(happened),
             Trouble::ConditionFailed(version) => Outcome::ConditionFailed(version),
             Trouble::WrongKind
             | Trouble::TooLarge { .. }
             | Trouble::OutOfRange
             | Trouble::BadRequest
-            | Trouble::NoSpace
             | Trouble::ClockOff
             | Trouble::Busy
             | Trouble::Damaged => Outcome::Failed(Happened::No),

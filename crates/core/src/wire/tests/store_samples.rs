@@ -8,7 +8,9 @@ use core::time::Duration;
 use super::samples::{everybody, last};
 use super::*;
 use crate::store::coding::{Shared, Sum};
-use crate::store::message::{Compare, Item, Message, Packet, Response, Step, Verdict, Word};
+use crate::store::message::{
+    ClockReading, Compare, Item, Message, Packet, Response, SlotReport, Step, StoreReport, Verdict, Word,
+};
 use crate::store::op::{
     Action, Answer, Ask, Change, Condition, CopyAt, Digest, Found, Happened, Level, Listed, Name, Trouble,
     Value,
@@ -31,7 +33,7 @@ fn record() -> (Cell, Shared) {
 
 fn view() -> View {
     let members = vec![Member { id: Id::ZERO, born: 0 }, Member { id: Id::MAX, born: u32::MAX }];
-    View { epoch: u64::MAX, lineage: 1, members }
+    View { epoch: u64::MAX, lineage: 1, members, survivors: vec![Id::MAX] }
 }
 
 fn asks() -> Vec<Message> {
@@ -61,6 +63,7 @@ fn asks() -> Vec<Message> {
             version: END,
             patience: 2000,
             turn: 3,
+            at: u64::MAX,
         })
         .collect()
 }
@@ -87,7 +90,7 @@ fn answers() -> Vec<Message> {
         Trouble::TooLarge { limit: u32::MAX },
         Trouble::OutOfRange,
         Trouble::BadRequest,
-        Trouble::NoSpace,
+        Trouble::NoSpace { happened: Happened::Some },
         Trouble::ClockOff,
         Trouble::Busy,
         Trouble::Damaged,
@@ -107,7 +110,7 @@ fn steps() -> Vec<Message> {
         Step::Accept { cell: member, record: Shared(Vec::new().into()), set: Some(u64::MAX) },
         Step::Prepare { cell: cell.clone(), ballot: END },
         Step::Read { cell: cell.clone(), known: rank, brief: true },
-        Step::List { cell: cell.clone(), known: Sum(1) },
+        Step::List { cell: cell.clone(), known: Sum(1), after: Some(cell.clone()) },
         Step::Keys { after: cell, limit: 1000 },
     ];
     steps
@@ -127,7 +130,7 @@ fn verdicts() -> Vec<Message> {
         Verdict::Same,
         Verdict::Holds(Some(record.clone())),
         Verdict::Ranked(Rank::default(), END),
-        Verdict::Listed(vec![(cell, record.clone())]),
+        Verdict::Listed(vec![(cell, record.clone())], true),
         Verdict::Keys(vec![listed], true),
         Verdict::OtherSet(Some(record)),
         Verdict::WrongView(u64::MAX),
@@ -152,12 +155,14 @@ fn words() -> Vec<Message> {
         Word::Nack { epoch, promised: ballot },
         Word::View { view: view(), entered: state },
         Word::Seek { epoch },
-        Word::Learn { view: view() },
+        Word::Learn { view: view(), urgent: true },
+        Word::Hurry { epoch },
+        Word::Rebuild { epoch, survivors: vec![Id::MAX] },
         Word::Learnt { epoch, born: u32::MAX },
         Word::State { epoch, state },
         Word::Forget { epoch },
         Word::Safe { epoch },
-        Word::Collect { epoch, state, before: END },
+        Word::Collect { epoch, state, before: END, expired: u64::MAX },
         Word::Same { epoch, state },
         Word::Stranger { born: 1 },
     ];
@@ -177,8 +182,15 @@ pub(super) fn samples_of(kind: BodyKind) -> Vec<Body> {
         BodyKind::StoreDid => verdicts(),
         BodyKind::StoreSlots => words(),
         BodyKind::StorePull => vec![
-            Message::Pull { nonce, slot: 0, parts: Vec::new(), after: None },
-            Message::Pull { nonce, slot: 1, parts: vec![Sum(u128::MAX); 64], after: Some(cell) },
+            Message::Pull { nonce, slot: 0, parts: Vec::new(), after: None, any: false, bytes: 0 },
+            Message::Pull {
+                nonce,
+                slot: 1,
+                parts: vec![Sum(u128::MAX); 64],
+                after: Some(cell),
+                any: true,
+                bytes: 8192,
+            },
         ],
         BodyKind::StorePage => vec![
             Message::Page {
@@ -201,10 +213,9 @@ pub(super) fn samples_of(kind: BodyKind) -> Vec<Body> {
             },
         ],
         BodyKind::StoreCompare => vec![
-            Message::Compare(Compare { sum: state, wall: 0, reply: None, born: 0, age: 0, known: 0 }),
+            Message::Compare(Compare { sum: state, reply: None, born: 0, age: 0, known: 0 }),
             Message::Compare(Compare {
                 sum: state,
-                wall: u64::MAX,
                 reply: Some(true),
                 born: u32::MAX,
                 age: 1,
@@ -213,6 +224,35 @@ pub(super) fn samples_of(kind: BodyKind) -> Vec<Body> {
         ],
         BodyKind::StoreLeaving => vec![Message::Leaving],
         BodyKind::StorePausing => vec![Message::Pausing],
+        BodyKind::StoreClock => vec![
+            Message::Clock(ClockReading {
+                nonce: 0,
+                is_answer: false,
+                time: 0,
+                wall: 0,
+                settled: false,
+                hybrid: Version::ZERO,
+                born: 0,
+                retired: Vec::new(),
+                has_room: false,
+            }),
+            Message::Clock(ClockReading {
+                nonce: u32::MAX,
+                is_answer: true,
+                time: u64::MAX,
+                wall: u64::MAX,
+                settled: true,
+                hybrid: END,
+                born: u32::MAX,
+                retired: vec![Id::MAX],
+                has_room: true,
+            }),
+        ],
+        BodyKind::StoreSurvey => vec![Message::Survey],
+        BodyKind::StoreSurveyed => {
+            let stuck = SlotReport { slot: 1, epoch, records: 7, ready: true, members: vec![Id::MAX] };
+            vec![Message::Surveyed(StoreReport { lineage: 5, healthy: vec![255, 0], stuck: vec![stuck] })]
+        }
         _ => Vec::new(),
     };
     let packet = |(n, message)| {

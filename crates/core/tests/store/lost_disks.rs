@@ -1,0 +1,229 @@
+//! Acknowledgements mean copies; lost disks and damaged records cost no more than they must; what is really gone has a way
+//! out.
+
+use std::time::Duration;
+
+use kringle_core::config::{Safeguard, Settings};
+use kringle_core::edge::{Command, Failure, Reply};
+use kringle_core::records::{Space, Write};
+use kringle_core::store::RecoveryPlan;
+use kringle_core::store::record::Cell;
+
+use crate::cluster::*;
+
+fn keys() -> Vec<String> {
+    (0..40).map(|n| format!("key {n}")).collect()
+}
+
+fn damage(cluster: &mut Cluster, node: usize, key: &str) {
+    let disk = &mut cluster.places[node].safe;
+    let at = Cell::of(&name(key)).key.0;
+    let found = disk.entries(Space::Data).into_iter().find(|(other, _)| *other == at);
+    let mut value = found.expect("it has a copy").1.to_vec();
+    *value.last_mut().expect("records are not empty") ^= 1;
+    disk.apply([Write { space: Space::Data, key: at, value: Some(value.into()) }]);
+}
+
+fn reply(cluster: &mut Cluster, node: usize, command: Command) -> Result<Reply, Failure> {
+    let request = cluster.command(node, command);
+    for _ in 0..100 {
+        if let Some(at) = cluster.replies.iter().position(|(id, _)| *id == request) {
+            return cluster.replies.swap_remove(at).1;
+        }
+        cluster.run(Duration::from_millis(100));
+    }
+    panic!("no reply");
+}
+
+fn recover(cluster: &mut Cluster, node: usize, confirmed: bool) -> RecoveryPlan {
+    match reply(cluster, node, Command::Recover { confirmed }) {
+        Ok(Reply::Recovery(plan)) => *plan,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Writes while views still grow. Returns how many were acknowledged, and how many of those the founder alone had then.
+fn acknowledged_by_the_founder_alone(settings: Settings) -> (usize, usize) {
+    let mut cluster = Cluster::of(3, settings, 1);
+    // The others have said that they are there, and hold nothing yet.
+    cluster.run(Duration::from_millis(1));
+    let (mut acked, mut alone) = (0, 0);
+    for key in keys() {
+        if cluster.act(0, &key, put("v")).is_ok() {
+            acked += 1;
+            let cell = Cell::of(&name(&key));
+            let holds = |at: usize| {
+                cluster.places[at].safe.entries(Space::Data).iter().any(|(other, _)| *other == cell.key.0)
+            };
+            alone += usize::from(!holds(1) && !holds(2));
+        }
+    }
+    (acked, alone)
+}
+
+#[test]
+fn acknowledged_write_is_on_a_second_disk() {
+    let (acked, alone) = acknowledged_by_the_founder_alone(settings());
+    assert!(acked > 30 && alone == 0, "{alone} of {acked}");
+    #[cfg(feature = "mutants")]
+    {
+        let settings = Settings { without: Some(Safeguard::EnoughCopies), ..settings() };
+        let (_, alone) = acknowledged_by_the_founder_alone(settings);
+        assert!(alone > 0, "the rule is what makes the difference");
+    }
+}
+
+#[test]
+fn survivor_of_two_goes_on_when_the_other_lost_its_disk() {
+    for restart_survivor in [false, true] {
+        let mut cluster = Cluster::ready(2);
+        for key in keys() {
+            cluster.put(0, &key, "v");
+        }
+        cluster.crash(1);
+        if restart_survivor {
+            cluster.crash(0);
+        }
+        cluster.forget(1);
+        cluster.restart(1);
+        if restart_survivor {
+            cluster.restart(0);
+        }
+        cluster.run(Duration::from_secs(5));
+        for key in keys() {
+            for node in 0..2 {
+                assert_eq!(cluster.get(node, &key).as_deref(), Some("v"), "{key} at {node}");
+            }
+            cluster.put(1, &key, "w");
+        }
+        assert!(cluster.views().iter().all(|(_, members, serving)| (*members, *serving) == (2, 2)));
+        // And the other way round.
+        cluster.crash(0);
+        cluster.forget(0);
+        cluster.restart(0);
+        cluster.run(Duration::from_secs(5));
+        for key in keys() {
+            assert_eq!(cluster.get(0, &key).as_deref(), Some("w"), "{key}");
+        }
+    }
+}
+
+#[test]
+fn damaged_copy_in_a_view_of_two_is_repaired() {
+    let mut cluster = Cluster::ready(2);
+    cluster.put(0, "key", "value");
+    cluster.vanish(1);
+    damage(&mut cluster, 1, "key");
+    cluster.restart(1);
+    cluster.run(Duration::from_secs(10));
+    assert!(cluster.views().iter().all(|(_, members, serving)| members == serving), "{:?}", cluster.views());
+    assert_eq!(cluster.get(1, "key").as_deref(), Some("value"));
+}
+
+/// The third has every record, and the sums on the damaged disks show that.
+#[test]
+fn damage_on_two_of_three_disks_is_repaired_from_the_third() {
+    let mut cluster = Cluster::ready(3);
+    for key in keys() {
+        cluster.put(0, &key, "v");
+    }
+    cluster.run(Duration::from_secs(1));
+    for node in [1, 2] {
+        cluster.vanish(node);
+        for key in keys() {
+            damage(&mut cluster, node, &key);
+        }
+    }
+    cluster.restart(1);
+    cluster.restart(2);
+    cluster.run(Duration::from_secs(20));
+    for key in keys() {
+        for node in 0..3 {
+            assert_eq!(cluster.get(node, &key).as_deref(), Some("v"), "{key} at {node}");
+        }
+    }
+}
+
+#[test]
+fn lost_quorum_is_rebuilt_only_when_the_operator_says_so() {
+    let mut cluster = Cluster::ready(3);
+    for key in keys() {
+        cluster.put(0, &key, "v");
+    }
+    for node in [1, 2] {
+        cluster.crash(node);
+        cluster.forget(node);
+        cluster.restart(node);
+    }
+    cluster.run(Duration::from_secs(5));
+    assert!(cluster.act(0, "key 1", put("w")).is_err(), "two of three copies are gone");
+    let plan = recover(&mut cluster, 1, false);
+    let slots = cluster.config.slots;
+    assert_eq!((plan.slots, plan.healthy, plan.rebuilt, plan.empty), (slots, 0, slots, 0), "{plan:?}");
+    assert_eq!((plan.records, plan.missing.len(), plan.nodes.len()), (40, 2, 3), "{plan:?}");
+    cluster.run(Duration::from_secs(5));
+    assert!(cluster.act(0, "key 1", put("w")).is_err(), "a dry run changes nothing");
+    assert!(recover(&mut cluster, 2, true).confirmed);
+    cluster.run(Duration::from_secs(5));
+    for key in keys() {
+        for node in 0..3 {
+            assert_eq!(cluster.get(node, &key).as_deref(), Some("v"), "{key} at {node}");
+        }
+        cluster.put(1, &key, "w");
+    }
+    assert!(cluster.views().iter().all(|(_, members, serving)| (*members, *serving) == (3, 3)));
+    let plan = recover(&mut cluster, 0, false);
+    assert_eq!((plan.healthy, plan.rebuilt), (slots, 0));
+}
+
+#[test]
+fn member_that_returns_after_a_recovery_serves_nothing_of_what_it_had() {
+    let mut cluster = Cluster::ready(3);
+    for key in keys() {
+        cluster.put(0, &key, "v");
+    }
+    cluster.crash(1);
+    cluster.crash(2);
+    cluster.run(Duration::from_secs(2));
+    assert!(recover(&mut cluster, 0, true).confirmed);
+    cluster.run(Duration::from_secs(2));
+    for key in keys() {
+        cluster.put(0, &key, "w");
+    }
+    cluster.restart(1);
+    cluster.restart(2);
+    cluster.run(Duration::from_secs(1));
+    for key in keys() {
+        for node in 0..3 {
+            let found = cluster.act(node, &key, kringle_core::store::op::Action::Get);
+            let found = found.ok().and_then(value).map(|value| value.bytes);
+            assert!(found.is_none_or(|found| found == b"w"), "{key} at {node}");
+        }
+    }
+    assert_eq!(cluster.outdated, [1, 2].into(), "what they have is to be set aside");
+}
+
+#[test]
+fn retired_node_is_done_without() {
+    let mut cluster = Cluster::ready(2);
+    for key in keys() {
+        cluster.put(0, &key, "v");
+    }
+    let (founder, other) = (cluster.places[0].contact.id, cluster.places[1].contact.id);
+    let refused = reply(&mut cluster, 0, Command::Retire { id: other });
+    assert_eq!(refused, Err(Failure::StillThere), "it answers");
+    assert_eq!(reply(&mut cluster, 0, Command::Retire { id: founder }), Err(Failure::StillThere));
+    cluster.crash(1);
+    assert!(cluster.act(0, "key 1", put("w")).is_err(), "one of two");
+    assert_eq!(reply(&mut cluster, 0, Command::Retire { id: other }), Ok(Reply::Retired));
+    cluster.run(Duration::from_secs(3));
+    for key in keys() {
+        assert_eq!(cluster.get(0, &key).as_deref(), Some("v"));
+        cluster.put(0, &key, "w");
+    }
+    // Known after a restart, too.
+    cluster.crash(0);
+    cluster.restart(0);
+    cluster.run(Duration::from_secs(12));
+    cluster.put(0, "key 1", "x");
+}
