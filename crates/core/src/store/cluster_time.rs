@@ -27,8 +27,9 @@ const ASK: Duration = Duration::from_millis(200);
 const WAIT_FOR_ALL: Duration = Duration::from_secs(1);
 const WAIT_FOR_MOST: Duration = Duration::from_secs(5);
 const WAIT_FOR_ANY: Duration = Duration::from_secs(10);
-/// Members whose clocks are compared.
+/// Members whose clocks are compared, until cluster time is known and afterwards.
 const CLOCKS: usize = 16;
+const CLOCKS_SETTLED: usize = 4;
 /// How far ahead of cluster time a hybrid clock may be raised by what other nodes say: ten years. Versions have room for
 /// thousands; a peer that says more is wrong, and would use that room up.
 const FARTHEST: u64 = 10 * 366 * 86_400_000;
@@ -212,6 +213,12 @@ impl Store {
             if id != self.me.id && !peers.contains(&id) && peers.len() < CLOCKS {
                 peers.push(id);
             }
+        }
+        if self.time.settled && peers.len() > CLOCKS_SETTLED {
+            // Others each time, in turn by chance.
+            let start = (cx.dice.roll() % peers.len() as u64) as usize;
+            peers.rotate_left(start);
+            peers.truncate(CLOCKS_SETTLED);
         }
         for peer in peers {
             self.tell_clock(peer, ring, cx);

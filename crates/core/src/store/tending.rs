@@ -110,12 +110,12 @@ impl Store {
             return 1;
         }
         let holds = |peer: &Peer| peer.has_store && peer.down.is_none() && !peer.leaving && !peer.full;
-        let around = ring.neighbours();
+        let (around, most) = (ring.neighbours(), usize::from(cx.config.replicas.max(1)));
         let others = around
             .iter()
             .filter(|peer| self.peers.get(&peer.id).is_some_and(holds) && !self.retired.contains(&peer.id));
-        let nodes = others.count() + usize::from(self.leaving.is_none());
-        nodes.clamp(1, usize::from(cx.config.replicas.max(1))) as u8
+        let nodes = others.take(most).count() + usize::from(self.leaving.is_none());
+        nodes.clamp(1, most) as u8
     }
 
     /// A write waits until a slot has more members: that slot comes first.
