@@ -397,7 +397,7 @@ impl Body {
                 store::Message::Leaving => BodyKind::StoreLeaving,
                 store::Message::Pausing => BodyKind::StorePausing,
                 store::Message::Clock(_) => BodyKind::StoreClock,
-                store::Message::Survey => BodyKind::StoreSurvey,
+                store::Message::Survey { .. } => BodyKind::StoreSurvey,
                 store::Message::Surveyed(_) => BodyKind::StoreSurveyed,
             },
             #[cfg(any(test, feature = "fake"))]

@@ -115,6 +115,10 @@ pub enum Message {
         #[n(5)]
         #[cbor(default)]
         bytes: u32,
+        /// Whether the sender lost records of the slot: what it acknowledged before no longer counts.
+        #[n(6)]
+        #[cbor(default)]
+        doubts: bool,
     },
     /// Records of a slot.
     #[n(6)]
@@ -155,7 +159,11 @@ pub enum Message {
     Clock(#[n(0)] ClockReading),
     /// Asks what the receiver holds, for a recovery.
     #[n(11)]
-    Survey,
+    Survey {
+        /// Whether slots without a quorum are to be frozen, because they are rebuilt from what is told now.
+        #[n(0)]
+        freeze: bool,
+    },
     /// What the sender holds.
     #[n(12)]
     Surveyed(#[n(0)] StoreReport),

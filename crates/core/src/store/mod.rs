@@ -456,14 +456,17 @@ impl Store {
                     self.on_word(from.id, item, ring, cx);
                 }
             }
-            Message::Pull { nonce, slot, parts, after, any, bytes } => {
+            Message::Pull { nonce, slot, parts, after, any, bytes, doubts } => {
+                if doubts && after.is_none() {
+                    self.void_answers(slot, ring, cx);
+                }
                 let limit = if bytes == 0 { usize::MAX } else { bytes as usize };
                 self.on_pull(from, nonce, slot, &parts, after, (any, limit), cx);
             }
             Message::Page { .. } => self.on_page(from.id, message, ring, cx),
             Message::Compare(compare) => self.on_compare(from, compare, ring, cx),
             Message::Clock(reading) => self.on_clock(from, reading, ring, cx),
-            Message::Survey => self.on_survey(from, ring, cx),
+            Message::Survey { freeze } => self.on_survey(from, freeze, ring, cx),
             Message::Surveyed(report) => self.on_surveyed(from.id, report, cx),
             Message::Leaving => {
                 self.peer(from).leaving = true;
@@ -771,7 +774,7 @@ impl Store {
             });
             let Some(first) = doubts.next() else { continue };
             let abstains = core::iter::once(first).chain(doubts).any(|gap| gap.space == Space::Promises);
-            self.doubt_slot(number, records, config);
+            self.doubt_slot(number, records, Time::ZERO, config);
             if let Some(slot) = self.slots.get_mut(&number).filter(|_| abstains) {
                 // It may have promised what it does not know any more: it takes part again in the next epoch.
                 slot.abstains = true;

@@ -144,9 +144,9 @@ impl Store {
         pull.again = cx.now.after(AGAIN);
         pull.parked = false;
         let (to, slot, parts, after) = (pull.from, pull.slot, pull.parts.clone(), pull.after.clone());
-        let any = pull.why == Why::Rebuild;
+        let (any, doubts) = (pull.why == Why::Rebuild, pull.why == Why::Doubt);
         let bytes = if after.is_none() { FIRST_PAGE } else { PAGE } as u32;
-        self.send(to, Message::Pull { nonce, slot, parts, after, any, bytes }, ring, cx);
+        self.send(to, Message::Pull { nonce, slot, parts, after, any, bytes, doubts }, ring, cx);
     }
 
     /// Asks for the next page of a slot, or lets it wait for its turn.
@@ -402,9 +402,13 @@ impl Store {
                 if let Some(place) = slot.view.place(from) {
                     heard |= 1 << place;
                 }
-                // Every write quorum has a member among any n - q + 1. And what adds up to what it did is what it was.
-                let needed = slot.view.members.len() - slot.view.quorum() + 1;
-                let enough = heard.count_ones() as usize >= needed || slot.remembered == Some(slot.state);
+                // Every write quorum has a member among any n - q + 1. But an operation under way may still count an answer
+                // from before the damage, so all others must have been told of the doubt, or the time of a request be over.
+                // And what adds up to what it did is what it was.
+                let (members, heard_count) = (slot.view.members.len(), heard.count_ones() as usize);
+                let told = heard_count + 1 >= members || cx.now.since(slot.since) > cx.config.deadline_max;
+                let enough = (heard_count > members - slot.view.quorum() && told)
+                    || slot.remembered == Some(slot.state);
                 slot.standing = match enough && !slot.abstains {
                     true => Standing::Ready,
                     false => Standing::Doubting(heard),
@@ -426,7 +430,8 @@ impl Store {
 
     fn pull_failed(&mut self, number: u32, why: Why, from: NodeId, cx: &mut Ctx<'_>) {
         match why {
-            Why::Rebuild => self.rebuild_heard(number, from, cx),
+            // A survivor that does not tell what it has must not be passed over in silence.
+            Why::Rebuild => _ = self.rebuilds.remove(&number),
             // Another source is tried in a while.
             Why::CatchUp | Why::Doubt => {
                 self.to_pull.insert(number);

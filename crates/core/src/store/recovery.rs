@@ -6,11 +6,11 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::Store;
 use super::coding::Sum;
 use super::message::{Message, SlotReport, StoreReport, Word};
 use super::pulling::Why;
-use super::view::{Cut, GENERATION, Slot, Standing, View};
+use super::view::{Ballot, Cut, GENERATION, Slot, Standing, View};
+use super::{After, Store};
 use crate::contact::Contact;
 use crate::edge::{Ctx, Event, Failure, Output, Reply, RequestId};
 use crate::id::NodeId;
@@ -20,11 +20,14 @@ use crate::time::Time;
 
 /// Nodes that can be retired.
 const RETIRED_MAX: usize = 1024;
+/// Of two recoveries at the same time one has the higher epoch, by chance, and the other one yields to it.
+const RECOVERIES: u64 = GENERATION >> 8;
 /// How long nodes have to report what they hold.
 const REPORTS: Duration = Duration::from_secs(3);
 /// How long survivors have to send what they have of a slot.
 const REBUILD: Duration = Duration::from_secs(30);
 const RETIRED_KEY: &[u8] = b"retired";
+const SURVEYED_KEY: &[u8] = b"surveyed";
 
 /// A recovery this node was asked for, while other nodes report.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -158,19 +161,53 @@ impl Store {
             .map(|contact| contact.id)
             .filter(|id| *id != self.me.id && !self.retired.contains(id))
             .collect();
+        if confirmed {
+            self.freeze_stuck(self.me.id, cx);
+        }
         let reports = [(self.me.id, self.report(cx))].into();
         let until = cx.now.after(REPORTS);
         self.recovery = Some(Box::new(Recovery { request, confirmed, until, open: open.clone(), reports }));
         for id in open {
-            self.send(id, Message::Survey, ring, cx);
+            self.send(id, Message::Survey { freeze: confirmed }, ring, cx);
         }
         self.recover_on(cx);
         self.finish(ring, cx);
     }
 
-    pub(super) fn on_survey(&mut self, from: Contact, ring: &dyn Routes, cx: &mut Ctx<'_>) {
-        let report = self.report(cx);
-        self.send(from.id, Message::Surveyed(report), ring, cx);
+    pub(super) fn on_survey(&mut self, from: Contact, freeze: bool, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        if !freeze {
+            let report = self.report(cx);
+            self.send(from.id, Message::Surveyed(report), ring, cx);
+            return;
+        }
+        self.freeze_stuck(from.id, cx);
+        let report = Message::Surveyed(self.report(cx));
+        self.after.push_back((self.this_ticket(), After::Tell(from, Box::new(report))));
+        // Something is written, even if nothing is stuck here.
+        self.writes.push(Write {
+            space: Space::Meta,
+            key: SURVEYED_KEY.into(),
+            value: Some([1].as_slice().into()),
+        });
+    }
+
+    /// Stops serving slots that have no quorum, before what they hold is told: what would be taken afterwards would be
+    /// missing from the view that is rebuilt.
+    fn freeze_stuck(&mut self, by: NodeId, cx: &Ctx<'_>) {
+        let stuck: Vec<u32> = self
+            .slots
+            .iter()
+            .filter(|(_, slot)| slot.standing != Standing::Outside && self.is_stuck(slot))
+            .map(|(number, _)| *number)
+            .collect();
+        for number in stuck {
+            let Some(slot) = self.slots.get_mut(&number) else { continue };
+            let round = slot.promised.map_or(0, |promised| promised.round).saturating_add(1);
+            slot.promised = Some(Ballot { round, node: by });
+            (slot.round, slot.since) = (None, cx.now);
+            self.changing.insert(number);
+            self.keep(number);
+        }
     }
 
     pub(super) fn on_surveyed(&mut self, from: NodeId, report: StoreReport, cx: &mut Ctx<'_>) {
@@ -239,7 +276,7 @@ impl Store {
     /// No node that answered has anything of a slot: it begins again, empty.
     fn start_empty(&mut self, number: u32, generation: u64, lineage: u64, cx: &mut Ctx<'_>) {
         let known = self.slots.get(&number).map_or(0, |slot| slot.view.epoch);
-        let epoch = (known / GENERATION + 1).max(generation) * GENERATION + 1;
+        let epoch = (known / GENERATION + 1).max(generation) * GENERATION + 1 + cx.dice.roll() % RECOVERIES;
         let me = self.me;
         let view = View { epoch, lineage, members: alloc::vec![me], survivors: alloc::vec![me.id] };
         self.slots.insert(number, Slot::new(view, Sum::default(), Standing::Ready, cx.now));
@@ -257,7 +294,8 @@ impl Store {
     ) {
         let Some(slot) = self.slots.get(&number) else { return };
         let sound = survivors.len() <= 16 && survivors.contains(&self.me.id);
-        if !sound || slot.standing == Standing::Outside || !self.is_stuck(slot) {
+        // Frozen by the recovery, or about to be decided by the members that are back.
+        if !sound || slot.standing == Standing::Outside || slot.promised.is_none() || !self.is_stuck(slot) {
             return;
         }
         if self.rebuilds.contains_key(&number) {
@@ -280,9 +318,11 @@ impl Store {
         }
     }
 
-    /// Installs the views of slots that are rebuilt.
+    /// Installs the views of slots that are rebuilt, once every survivor has told what it has. A rebuild that takes too long
+    /// is given up; the operator can ask again, without the survivor that is missing.
     pub(super) fn rebuild_on(&mut self, cx: &mut Ctx<'_>) {
-        let done = |rebuild: &Rebuild| rebuild.open.is_empty() || cx.now >= rebuild.until;
+        self.rebuilds.retain(|_, rebuild| rebuild.open.is_empty() || cx.now < rebuild.until);
+        let done = |rebuild: &Rebuild| rebuild.open.is_empty();
         let numbers: Vec<u32> =
             self.rebuilds.iter().filter(|(_, rebuild)| done(rebuild)).map(|(number, _)| *number).collect();
         for number in numbers {
@@ -293,7 +333,7 @@ impl Store {
             let me = self.me;
             let Some(slot) = self.slots.get_mut(&number) else { continue };
             let old: Vec<NodeId> = slot.view.members.iter().map(|member| member.id).collect();
-            slot.view.epoch = (slot.view.generation() + 1) * GENERATION + slot.view.epoch % GENERATION + 1;
+            slot.view.epoch = (slot.view.generation() + 1) * GENERATION + 1 + cx.dice.roll() % RECOVERIES;
             slot.view.members = alloc::vec![me];
             slot.view.survivors = rebuild.survivors;
             slot.entered = slot.state;

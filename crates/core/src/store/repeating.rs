@@ -43,20 +43,34 @@ impl Store {
                 continue;
             }
             op.since = cx.now;
-            let conditional =
-                matches!(&op.stage, Stage::Writing { then: Then::Changed { ballot: true, .. }, .. });
-            let plain = matches!(&op.stage, Stage::Writing { then: Then::Changed { ballot: false, .. }, .. });
-            if plain || (conditional && !cx.config.rule(Safeguard::StartOver)) {
-                // The same record once more: it is the same write.
-                op.epoch = slot.view.epoch;
-                op.attempt = op.attempt.wrapping_add(1);
-                if let Stage::Writing { items, .. } = &mut op.stage {
-                    items.iter_mut().for_each(|item| (item.have, item.refused) = (0, 0));
-                }
-                self.ask_members(id, false, ring, cx);
-            } else {
-                self.begin(id, ring, cx);
+            self.begin_again(id, ring, cx);
+        }
+    }
+
+    /// A member of a slot lost records: what it answered before is void, and operations on the slot ask all members again.
+    pub(super) fn void_answers(&mut self, number: u32, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let ids: Vec<u32> = self.ops.iter().filter(|(_, op)| op.slot == number).map(|(id, _)| *id).collect();
+        for id in ids {
+            self.begin_again(id, ring, cx);
+        }
+    }
+
+    /// Lets all members answer an operation again: a plain write is the same write, everything else starts over.
+    fn begin_again(&mut self, id: u32, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let Some(op) = self.ops.get_mut(&id) else { return };
+        let Some(slot) = self.slots.get(&op.slot).filter(|slot| slot.serves()) else { return };
+        let conditional =
+            matches!(&op.stage, Stage::Writing { then: Then::Changed { ballot: true, .. }, .. });
+        let plain = matches!(&op.stage, Stage::Writing { then: Then::Changed { ballot: false, .. }, .. });
+        if plain || (conditional && !cx.config.rule(Safeguard::StartOver)) {
+            op.epoch = slot.view.epoch;
+            op.attempt = op.attempt.wrapping_add(1);
+            if let Stage::Writing { items, .. } = &mut op.stage {
+                items.iter_mut().for_each(|item| (item.have, item.refused) = (0, 0));
             }
+            self.ask_members(id, false, ring, cx);
+        } else {
+            self.begin(id, ring, cx);
         }
     }
 

@@ -16,6 +16,7 @@ use crate::edge::Ctx;
 use crate::id::Id;
 use crate::message::Body;
 use crate::records::{Records, Space, Write};
+use crate::time::Time;
 
 /// Bytes of records one answer may have.
 pub(super) const ANSWER_MAX: usize = 512 * 1024;
@@ -248,15 +249,16 @@ impl Store {
     /// A record turned out to be damaged: nothing of the slot is served before enough others have told what they have, or
     /// the records add up to what they did before.
     pub(super) fn doubt(&mut self, number: u32, cx: &Ctx<'_>) {
-        self.doubt_slot(number, cx.records, cx.config);
+        self.doubt_slot(number, cx.records, cx.now, cx.config);
     }
 
-    pub(super) fn doubt_slot(&mut self, number: u32, records: &dyn Records, config: &Config) {
+    pub(super) fn doubt_slot(&mut self, number: u32, records: &dyn Records, since: Time, config: &Config) {
         let Some(slot) = self.slots.get_mut(&number) else { return };
         slot.round = None;
         if slot.standing == Standing::Ready {
             slot.standing = Standing::Doubting(0);
             slot.remembered = Some(slot.state);
+            slot.since = since;
         }
         // What is damaged no longer counts as being there, so that it can come anew.
         self.recount(number, records, config);

@@ -163,7 +163,7 @@ fn one_node_far_ahead_stops_no_writes_of_the_others() {
     cluster.places[1].safe.apply([write, forget]);
     cluster.restart(1);
     cluster.run(Duration::from_secs(1));
-    tell(&mut cluster, 0, 1, Message::Survey);
+    tell(&mut cluster, 0, 1, Message::Survey { freeze: false });
     for n in 0..3 {
         for key in keys() {
             cluster.put(n, &key, "v");

@@ -228,6 +228,7 @@ impl Liar {
                     after: Some(self.cell()),
                     any: self.below(2) == 0,
                     bytes: 1,
+                    doubts: self.below(2) == 0,
                 }
             }
             10 => {
@@ -249,7 +250,7 @@ impl Liar {
                 retired: if self.below(50) == 0 { vec![Id::new(99)] } else { Vec::new() },
                 has_room: self.below(5) > 0,
             }),
-            12 => Message::Survey,
+            12 => Message::Survey { freeze: self.below(4) == 0 },
             13 => {
                 let members = vec![self.id()];
                 let stuck = vec![SlotReport { slot, epoch: self.below(9), records: 5, ready: true, members }];

@@ -21,7 +21,7 @@ fn unix() -> u32 {
 }
 
 /// Returns libfaketime. Without it tests are left out, unless KRINGLE_ALL_TOOLS is set.
-fn library() -> Option<&'static str> {
+pub(crate) fn library() -> Option<&'static str> {
     let library = FAKETIME.into_iter().find(|path| Path::new(path).exists());
     if library.is_none() {
         assert!(std::env::var_os("KRINGLE_ALL_TOOLS").is_none(), "libfaketime is missing");
@@ -31,7 +31,7 @@ fn library() -> Option<&'static str> {
 }
 
 /// Starts nodes with another clock of people than everybody else.
-fn faked(library: &str, setting: (&str, String)) -> Launcher {
+pub(crate) fn faked(library: &str, setting: (&str, String)) -> Launcher {
     let variables = [
         ("LD_PRELOAD", library.to_string()),
         setting,

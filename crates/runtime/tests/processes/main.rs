@@ -15,6 +15,7 @@ mod restarts;
 mod rings;
 mod store_crashes;
 mod store_disks;
+mod store_faults;
 mod store_support;
 mod store_syncs;
 mod strangers;

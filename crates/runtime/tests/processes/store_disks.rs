@@ -19,7 +19,7 @@ use crate::support::{LONG, launcher, until};
 const KEYS: usize = 30;
 
 /// Everything of the store in a data directory; who the node is stays.
-fn delete_store(data: &Path) {
+pub(crate) fn delete_store(data: &Path) {
     std::fs::remove_dir_all(data.join("store")).unwrap();
     std::fs::remove_file(data.join("store.format")).unwrap();
     std::fs::remove_file(data.join("store.mark")).unwrap();

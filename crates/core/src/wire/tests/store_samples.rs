@@ -182,7 +182,15 @@ pub(super) fn samples_of(kind: BodyKind) -> Vec<Body> {
         BodyKind::StoreDid => verdicts(),
         BodyKind::StoreSlots => words(),
         BodyKind::StorePull => vec![
-            Message::Pull { nonce, slot: 0, parts: Vec::new(), after: None, any: false, bytes: 0 },
+            Message::Pull {
+                nonce,
+                slot: 0,
+                parts: Vec::new(),
+                after: None,
+                any: false,
+                bytes: 0,
+                doubts: false,
+            },
             Message::Pull {
                 nonce,
                 slot: 1,
@@ -190,6 +198,7 @@ pub(super) fn samples_of(kind: BodyKind) -> Vec<Body> {
                 after: Some(cell),
                 any: true,
                 bytes: 8192,
+                doubts: true,
             },
         ],
         BodyKind::StorePage => vec![
@@ -248,7 +257,7 @@ pub(super) fn samples_of(kind: BodyKind) -> Vec<Body> {
                 has_room: true,
             }),
         ],
-        BodyKind::StoreSurvey => vec![Message::Survey],
+        BodyKind::StoreSurvey => vec![Message::Survey { freeze: false }, Message::Survey { freeze: true }],
         BodyKind::StoreSurveyed => {
             let stuck = SlotReport { slot: 1, epoch, records: 7, ready: true, members: vec![Id::MAX] };
             vec![Message::Surveyed(StoreReport { lineage: 5, healthy: vec![255, 0], stuck: vec![stuck] })]
