@@ -133,3 +133,34 @@ mod acknowledging {
         }
     }
 }
+
+mod recovering {
+    use super::*;
+    use kringle_check::rules::recovering::{Left, WORLDS, World};
+
+    fn look(world: World) -> Found {
+        search(&world, Search::Breadth, bounds(8_000_000))
+    }
+
+    #[test]
+    fn a_recovered_lineage_is_the_only_one_that_is_served() {
+        for world in WORLDS {
+            let found = look(*world);
+            assert!(found.is_good(), "{}: {found:?}", world.name);
+        }
+    }
+
+    #[test]
+    fn every_rule_about_recovery_is_missed() {
+        for (left, world, property) in [
+            (&[Left::FreezeFirst][..], "one-left", "what survivors had of acknowledged writes is kept"),
+            (&[Left::EverySurvivor], "two-left", "what survivors had of acknowledged writes is kept"),
+            (&[Left::RefusesLower], "majority-returns", "a lineage serves only what is its own"),
+            (&[Left::SetAside], "one-returns", "a lineage serves only what is its own"),
+            (&[Left::TieBreak], "two-recoveries", "nodes that have met serve one lineage"),
+        ] {
+            let found = look(World::named(world).expect("there is such a world").without(left));
+            assert_eq!(found.broken.map(|broken| broken.0), Some(property), "{left:?} in {world}");
+        }
+    }
+}

@@ -6,6 +6,7 @@
 
 pub mod acknowledging;
 pub mod lost_disks;
+pub mod recovering;
 pub mod search;
 pub mod versions;
 
