@@ -164,3 +164,35 @@ mod recovering {
         }
     }
 }
+
+mod doubting {
+    use super::*;
+    use kringle_check::rules::doubting::{Left, WORLDS, World};
+
+    fn look(world: World) -> Found {
+        search(&world, Search::Breadth, bounds(8_000_000))
+    }
+
+    #[test]
+    fn doubts_end_and_nothing_acknowledged_is_lost() {
+        for world in WORLDS {
+            let found = look(*world);
+            assert!(found.is_good(), "{}: {found:?}", world.name);
+        }
+    }
+
+    #[test]
+    fn every_rule_about_doubt_is_missed() {
+        for (left, world, property) in [
+            (&[Left::Abstains][..], "three", KNOWN),
+            (&[Left::VotesNot], "three", KNOWN),
+            (&[Left::Enough], "three", KNOWN),
+            (&[Left::OnlyWhole], "three-same", KNOWN),
+            (&[Left::Waits], "three", KNOWN),
+            (&[Left::TellsOthers], "three", "doubts end where enough is left"),
+        ] {
+            let found = look(World::named(world).expect("there is such a world").without(left));
+            assert_eq!(found.broken.map(|broken| broken.0), Some(property), "{left:?} in {world}");
+        }
+    }
+}

@@ -5,6 +5,7 @@
 //! left out by its name, and must then be missed: see `tests/rules.rs`.
 
 pub mod acknowledging;
+pub mod doubting;
 pub mod lost_disks;
 pub mod recovering;
 pub mod search;
