@@ -676,7 +676,7 @@ impl Model for World {
             Property::sometimes("a write is acknowledged", |_, state: &State| state.acked != 0),
         ];
         let n = self.0.members.count_ones();
-        if n % 2 == 0 {
+        if n.is_multiple_of(2) {
             all.push(Property::sometimes("survivors decide without a quorum", |_, state: &State| {
                 state.alone
             }));

@@ -9,6 +9,7 @@ pub mod doubting;
 pub mod lost_disks;
 pub mod recovering;
 pub mod search;
+pub mod suite;
 pub mod versions;
 
 /// Returns how many members are more than half of so many.

@@ -78,7 +78,7 @@ impl Plan {
 
     /// Finds a world by its name.
     pub fn named(name: &str) -> Option<Plan> {
-        PLANS.iter().chain(REFUTED).find(|plan| plan.name == name).copied()
+        PLANS.iter().chain(LARGE).chain(REFUTED).find(|plan| plan.name == name).copied()
     }
 
     /// The same without some rules.
@@ -92,7 +92,7 @@ impl Plan {
 
     /// After how long the promise holds.
     fn window(&self) -> u8 {
-        let skew = 1;
+        let skew = self.skew.iter().copied().max().unwrap_or_default();
         match self.clock {
             Clock::Hybrid => AHEAD + LIFE + skew,
             // A writer that does not know the offset is let in by so much.
@@ -104,8 +104,14 @@ impl Plan {
 /// All worlds.
 pub const PLANS: &[Plan] = &[
     Plan { name: "error", error: (5, 1), ..Plan::BASE },
-    Plan { name: "offset-error", clock: Clock::Offset, error: (8, 1), end: 7, ..Plan::BASE },
-    Plan { name: "offset-far", clock: Clock::Offset, far: (9, false), end: 7, ..Plan::BASE },
+    Plan { name: "offset-error", clock: Clock::Offset, skew: [0; 3], error: (7, 1), ..Plan::BASE },
+    Plan { name: "offset-far", clock: Clock::Offset, skew: [0; 3], far: (9, false), ..Plan::BASE },
+];
+
+/// Worlds that take longer.
+pub const LARGE: &[Plan] = &[
+    Plan { name: "offset-error-skew", clock: Clock::Offset, error: (8, 1), end: 7, ..Plan::BASE },
+    Plan { name: "offset-far-skew", clock: Clock::Offset, far: (9, false), end: 7, ..Plan::BASE },
 ];
 
 /// Worlds in which the rules are not enough.
