@@ -16,6 +16,7 @@ pub mod model;
 pub mod plan;
 mod properties;
 pub mod replay;
+pub mod rules;
 pub mod schedule;
 pub mod state;
 pub mod store_rules;

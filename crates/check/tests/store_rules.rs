@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kringle_check::explore::{Bounds, Search};
 use kringle_check::store_rules::Left;
-use kringle_check::store_rules::plan::{PLANS, Plan};
+use kringle_check::store_rules::plan::{PLANS, Plan, Proposal};
 use kringle_check::store_rules::search::{Found, search};
 
 /// How far a search gets is decided by its states, never by the clock, and one thread always takes the same way.
@@ -15,7 +15,15 @@ fn look(world: &str, left: &'static [Left], how: Search, states: usize) -> Found
 }
 
 /// Worlds small enough to be seen to the end.
-const SMALL: &[&str] = &["cas-after-write", "rivals", "remove-then-add", "sync", "behind-a-promise"];
+const SMALL: &[&str] = &[
+    "cas-after-write",
+    "rivals",
+    "remove-then-add",
+    "replace-dead",
+    "replace-rivals",
+    "sync",
+    "behind-a-promise",
+];
 
 #[test]
 fn the_rules_hold_and_no_world_is_idle() {
@@ -94,3 +102,24 @@ fn two_members_may_change_at_once() {
     let found = look("replace-at-once", &[], Search::Depth, 2_000_000);
     assert!(found.complete && found.broken.is_none() && found.missing.is_empty(), "{found:?}");
 }
+
+#[test]
+fn a_dead_member_is_replaced_in_one_ballot() {
+    for world in ["replace-dead", "replace-rivals"] {
+        let found = look(world, &[], Search::Depth, 8_000_000);
+        assert!(found.complete && found.broken.is_none() && found.missing.is_empty(), "{found:?}");
+    }
+    // Node 2 is dead and node 3 has come. In one ballot, the view can change again while node 1 is away too. Had node 3 been
+    // added first, four members would need three: nothing can be decided any more.
+    let base =
+        Plan { changes: &[CHANGE], ops: &[], ..Plan::named("replace-dead").expect("there is such a world") };
+    let one_ballot = Plan { members: 0b1011, deaf: 0b0010, ..base };
+    let add_first = Plan { members: 0b1111, deaf: 0b0110, ..base };
+    for (plan, missing) in [(one_ballot, &[][..]), (add_first, &["a change of the view completes"])] {
+        let bounds = Bounds { states: 1_000_000, time: Duration::from_secs(600), threads: 1 };
+        let found = search(plan, Search::Breadth, bounds);
+        assert!(found.complete && found.broken.is_none() && found.missing == missing, "{found:?}");
+    }
+}
+
+const CHANGE: Proposal = Proposal { by: 0, epoch: 0, members: 0b1011 };

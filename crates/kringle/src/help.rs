@@ -147,6 +147,15 @@ Examples:
   kringle verify pastry --gate
       leave every rule out in turn; needs a build with --features mutants";
 
+/// Below the help of `verify store`.
+pub(crate) const VERIFY_STORE: &str = "\
+Examples:
+  kringle verify store
+      every world that is soon searched to the end; exit code 1 if a property is broken
+
+  kringle verify store --model lost-disks --large
+      one model, with its large worlds";
+
 /// Below the help of `verify chord`.
 pub(crate) const VERIFY_CHORD: &str = "\
 Without options a set of small worlds is searched; with any that bounds a world, that one.

@@ -240,6 +240,25 @@ pub const PLANS: &[Plan] = &[
         forget: true,
         ..Plan::BASE
     },
+    // A dead member goes and a new one comes in one ballot, which two propose at once.
+    Plan {
+        name: "replace-dead",
+        ops: &[(Write, 0), (Read, 1)],
+        order: &[(0, 1)],
+        changes: &[by(0, 0, 0b1011), by(1, 0, 0b1011)],
+        deaf: 0b0100,
+        turns: 0,
+        ..Plan::BASE
+    },
+    // Two propose to replace different members, and the old ones drop what they hold.
+    Plan {
+        name: "replace-rivals",
+        ops: &[(Write, 0)],
+        changes: &[by(0, 0, 0b1011), by(1, 0, 0b1110)],
+        turns: 0,
+        forget: true,
+        ..Plan::BASE
+    },
     // Syncing as a step of its own, and a crash.
     Plan {
         name: "sync",

@@ -2,6 +2,7 @@
 
 mod chord;
 mod pastry;
+mod store;
 
 use std::io::{self, IsTerminal, Write as _};
 
@@ -26,6 +27,9 @@ enum Protocol {
     /// Chord's ring
     #[command(after_help = crate::help::VERIFY_CHORD)]
     Chord(chord::ChordArgs),
+    /// The store's rules, as models
+    #[command(after_help = crate::help::VERIFY_STORE)]
+    Store(store::StoreArgs),
 }
 
 /// What a run says, and how it ended.
@@ -38,6 +42,7 @@ pub(crate) fn run(args: &VerifyArgs, json: bool) -> Result<Verdict, Failure> {
     match &args.protocol {
         Protocol::Pastry(args) => pastry::run(args, json),
         Protocol::Chord(args) => chord::run(args, json),
+        Protocol::Store(args) => store::run(args, json),
     }
 }
 

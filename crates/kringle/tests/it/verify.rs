@@ -34,6 +34,21 @@ fn a_world_of_chord_is_searched_to_its_end() {
     assert_eq!(json["models"][0]["complete"], false);
 }
 
+#[test]
+fn a_model_of_the_store_is_searched_to_its_end() {
+    let args = ["verify", "store", "--model", "recovering"];
+    let run = kringle(&args);
+    assert_eq!(run.code, Some(0), "{}{}", run.stdout, run.stderr);
+    for part in ["recovering two-recoveries:", "every state seen", "Not covered:"] {
+        assert!(run.stdout.contains(part), "{part}: {}", run.stdout);
+    }
+    let json = kringle(&[&args[..], &["--json"]].concat());
+    let json: serde_json::Value = serde_json::from_str(&json.stdout).expect("--json prints JSON");
+    assert_eq!((&json["protocol"], &json["good"]), (&"store".into(), &true.into()));
+    let said = kringle(&["verify", "store", "--model", "none"]).refused();
+    assert!(said.contains("no model \"none\"") && said.contains("lost-disks"), "{said}");
+}
+
 #[cfg(feature = "mutants")]
 #[test]
 fn a_broken_ring_is_shown_step_by_step() {
