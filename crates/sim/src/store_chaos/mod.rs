@@ -66,6 +66,8 @@ pub struct SetUp {
     pub overlay: OverlayKind,
     /// What disks are like.
     pub disks: DiskOptions,
+    /// After how long a change of unknown outcome must not replace an acknowledged one: see [`Rules::late`].
+    pub late: Option<Duration>,
     /// Faults that are not drawn, by name: see [`fault_names`].
     pub leave_out: Vec<&'static str>,
     /// How long the ring may take until every node is ready, once everything is well.
@@ -190,6 +192,7 @@ impl SetUp {
             overlay: OverlayKind::Pastry,
             make: STORE,
             disks: DiskOptions { leaves_some: true, ..DiskOptions::default() },
+            late: Some(CLOCK_AHEAD),
             leave_out: Vec::new(),
             ring_deadline: Duration::from_secs(180),
             deadline: Duration::from_secs(60),
@@ -223,7 +226,7 @@ impl SetUp {
     /// Returns what checkers may assume of clocks. It does not depend on how far the time of day of nodes is off: cluster
     /// time does not follow it.
     pub fn rules(&self) -> Rules {
-        Rules { slack: TTL_SLACK + CLOCK_AHEAD, late: Some(CLOCK_AHEAD), ..Rules::default() }
+        Rules { slack: TTL_SLACK + CLOCK_AHEAD, late: self.late, ..Rules::default() }
     }
 
     /// Draws the settings of a run: few slots, small leaf sets and short waits, so that views change often in a minute.
