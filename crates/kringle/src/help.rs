@@ -185,6 +185,9 @@ Examples:
   kringle sim sweep pastry-hops --vary leaf-set=16,32 --seeds 1..10 --out sweep
       many: mean and 95 % interval over seeds
 
+  kringle sim hunt --seeds 1..1000 --duration 10m --overlay chord
+      the store under faults, 1 to 12 nodes: prints the seeds that fail
+
   kringle sim replay run7/pastry-hops-7.json
       the same again; exit code 1 if anything comes out differently
 

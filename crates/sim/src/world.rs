@@ -276,8 +276,12 @@ impl World {
 
     /// Adds a node with a random id.
     pub fn spawn_random(&mut self) -> u32 {
-        let mut dice = SeededDice::derive(self.seed ^ IDS, self.slots.len() as u64);
-        self.spawn(Id::new(u128::from(dice.roll()) << 64 | u128::from(dice.roll())))
+        self.spawn(self.random_id(self.slots.len() as u64))
+    }
+
+    fn random_id(&self, number: u64) -> Id {
+        let mut dice = SeededDice::derive(self.seed ^ IDS, number);
+        Id::new(u128::from(dice.roll()) << 64 | u128::from(dice.roll()))
     }
 
     /// Returns how a node is referred to.

@@ -2,6 +2,7 @@
 
 mod execute;
 mod flags;
+mod hunt;
 mod list;
 mod memory;
 mod output;
@@ -41,6 +42,8 @@ enum SimCommand {
     Run(run::RunArgs),
     /// Run a scenario with many parameters and seeds, and compare
     Sweep(sweep::SweepArgs),
+    /// Search many seeds of the store under chaos for one that fails
+    Hunt(hunt::HuntArgs),
     /// Repeat a run and compare it with its report
     Replay(replay::ReplayArgs),
     /// Repeat every experiment of a paper, on one page
@@ -85,6 +88,7 @@ impl<'a> Bench<'a> {
             SimCommand::List(args) => list::list(self, args),
             SimCommand::Run(args) => run::run(self, args),
             SimCommand::Sweep(args) => sweep::sweep(self, args),
+            SimCommand::Hunt(args) => hunt::hunt(self, args),
             SimCommand::Replay(args) => replay::replay(self, args),
             SimCommand::Paper(args) => paper::paper(self, args, paper::PAPERS),
         }

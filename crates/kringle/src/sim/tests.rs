@@ -490,6 +490,18 @@ fn a_sweep_goes_on_past_what_breaks() {
 }
 
 #[test]
+fn a_hunt_runs_every_seed_and_refuses_what_it_does_not_know() {
+    let calm =
+        "clock step,short clock step,several clock steps,start with a wrong clock,rot,lost disk,old disk";
+    let told = ask(&["hunt", "--seeds", "1..3", "--duration", "1s", "--nodes", "4", "--leave-out", calm]);
+    assert!(told.good().starts_with("0 of 3 runs failed; "));
+    assert!(ask(&["hunt", "--seeds", "3..1"]).failed(2).contains("--seeds 3..1: not a range"));
+    assert!(ask(&["hunt", "--leave-out", "flood"]).failed(2).contains("there is no fault \"flood\""));
+    assert!(ask(&["hunt", "--duration", "soon"]).failed(2).contains("not a span of time"));
+    assert!(ask(&["hunt", "--nodes", "0"]).failed(2).contains("out of range: 1 to 200"));
+}
+
+#[test]
 fn a_paper_becomes_a_page() {
     let out = Scratch::new("paper");
     let text = ask(&["paper", "good", "--out", out.path(), "--quick", "--seed", "5"]).good();

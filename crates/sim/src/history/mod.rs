@@ -120,8 +120,11 @@ pub enum Effect {
 /// What a checker may assume, and how long it may think.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// By how much the end of a value's time to live may be off: twice the most a clock is, and a second.
+    /// By how much the end of a value's time to live may be off.
     pub slack: Duration,
+    /// A change whose outcome is not known never replaces one that was acknowledged and asked for more than this later.
+    /// `None`: it may do so at any time.
+    pub late: Option<Duration>,
     /// Whether a value that stays may get a higher version. If not, one that is seen at two is a finding.
     pub renewals: bool,
     /// How many steps the search for an order may take per key.
@@ -146,7 +149,7 @@ pub(crate) const NEVER: Time = Time::from_micros(u64::MAX);
 
 impl Default for Rules {
     fn default() -> Rules {
-        Rules { slack: Duration::from_secs(5), renewals: true, budget: 1_000_000 }
+        Rules { slack: Duration::from_secs(5), late: None, renewals: true, budget: 1_000_000 }
     }
 }
 
@@ -166,6 +169,23 @@ impl Operation {
         match self.effect() {
             Effect::Possible => NEVER,
             Effect::Certain | Effect::Never => self.completed.unwrap_or(NEVER),
+        }
+    }
+
+    /// Says whether the operation was acknowledged and changed something. What had nothing to change left nothing behind
+    /// that a later change could replace.
+    pub(crate) fn is_change(&self) -> bool {
+        let nothing = matches!(self.outcome, Outcome::Changed { version: Version::ZERO, .. });
+        self.effect() == Effect::Certain && !nothing
+    }
+
+    /// Returns the time after which nothing acknowledged may have been asked for that this change replaces. An increment
+    /// builds on what is there, whenever it happens: it undoes nothing.
+    pub(crate) fn overdue(&self, rules: &Rules) -> Time {
+        match (self.effect(), rules.late, &self.action) {
+            (_, _, Action::Increment(_)) => NEVER,
+            (Effect::Possible, Some(late), _) => self.invoked.after(late),
+            _ => NEVER,
         }
     }
 

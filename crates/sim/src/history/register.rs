@@ -5,7 +5,8 @@
 //! write on a version that was replaced, even by an equal value, is found. But a value that stays may get a higher version:
 //! a ballot that only agrees on it may give it one, and a write that needs several has had several. [`Rules::renewals`]
 //! says whether that may be. What timed out may have
-//! happened at any time after it was asked, once, or never.
+//! happened at any time after it was asked, once, or never; but before anything acknowledged that was asked for long after
+//! it ([`Rules::late`]).
 
 mod search;
 mod shrink;
@@ -14,14 +15,14 @@ use super::{Action, Condition, Effect, Finding, Operation, Outcome, Rules, Versi
 use search::{Start, Verdict};
 
 /// What was looked at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Looked {
     /// Keys whose operations have an order.
     pub keys: u64,
     /// Their operations.
     pub operations: u64,
     /// Keys for which no order was found and not all were tried: more than the budget allows.
-    pub undecided: u64,
+    pub undecided: Vec<String>,
 }
 
 /// Looks for an order of the operations of every key. Keys that hold sets are left out.
@@ -43,10 +44,10 @@ pub fn check(history: &[Operation], rules: &Rules) -> Result<Looked, Finding> {
                 looked.keys += 1;
                 looked.operations += operations.len() as u64;
             }
-            Verdict::Undecided => looked.undecided += 1,
+            Verdict::Undecided => looked.undecided.push(key.to_owned()),
             Verdict::Bad(reason) => {
                 let history = shrink::shortest(operations, rules);
-                let problem = reason.or_else(|| diagnose(&history));
+                let problem = reason.or_else(|| overdue(&history, rules)).or_else(|| diagnose(&history));
                 let problem = problem.unwrap_or_else(|| "no order explains these answers".to_owned());
                 return Err(Finding { checker: "register", key: key.to_owned(), problem, history });
             }
@@ -61,6 +62,28 @@ fn made(operation: &Operation) -> Option<Version> {
         Outcome::Changed { version, .. } if version != Version::ZERO => Some(version),
         _ => None,
     }
+}
+
+/// Finds a write of unknown outcome that was read after a later acknowledged change, which it must not replace.
+fn overdue(history: &[Operation], rules: &Rules) -> Option<String> {
+    for read in history {
+        let Some(seen) = read.seen() else { continue };
+        let wrote =
+            |other: &&Operation| matches!(&other.action, Action::Write { value, .. } if *value == seen.value);
+        let mut writers = history.iter().filter(wrote);
+        let (Some(writer), None) = (writers.next(), writers.next()) else { continue };
+        let replaced = |change: &&Operation| {
+            change.is_change() && change.invoked > writer.overdue(rules) && change.ends() < read.invoked
+        };
+        if let Some(change) = history.iter().find(replaced) {
+            let later = change.invoked.since(writer.invoked);
+            return Some(format!(
+                "overdue: {} of unknown outcome replaced {}, which was asked for {later:?} later and acknowledged",
+                writer.action, change.action
+            ));
+        }
+    }
+    None
 }
 
 /// Puts a name to what is wrong, if it is one of the things that usually are.

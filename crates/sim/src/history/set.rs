@@ -2,7 +2,8 @@
 //! that was removed does not come back by itself; the order of ADDs does not matter.
 //!
 //! Each value of each set is judged by itself. What was read counts as well: a value that one read showed is not missing
-//! in the next, unless something can have removed it in between.
+//! in the next, unless something can have removed it in between. An ADD or REM whose outcome is not known undoes nothing
+//! that was acknowledged and asked for long after it ([`Rules::late`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,6 +19,8 @@ struct Proof<'a> {
     certain: bool,
     /// When a value may be gone by itself, and when it must be.
     expiry: (Time, Time),
+    /// What was acknowledged and asked for after this is not undone by it ([`Rules::late`]).
+    overdue: Time,
     operation: &'a Operation,
 }
 
@@ -52,8 +55,14 @@ fn check_value(key: &str, value: &str, operations: &[&Operation], rules: &Rules)
     let mut flickers = false;
     for operation in operations.iter().filter(|operation| operation.effect() != Effect::Never) {
         let certain = operation.effect() == Effect::Certain;
-        let proof =
-            |expiry| Proof { from: operation.invoked, to: operation.ends(), certain, expiry, operation };
+        let proof = |expiry| Proof {
+            from: operation.invoked,
+            to: operation.ends(),
+            certain,
+            expiry,
+            overdue: operation.overdue(rules),
+            operation,
+        };
         match &operation.action {
             Action::Add { value: added, ttl } if added == value => {
                 flickers |= ttl.is_some();
@@ -96,6 +105,7 @@ fn check_value(key: &str, value: &str, operations: &[&Operation], rules: &Rules)
             to: completed,
             certain: true,
             expiry: (NEVER, NEVER),
+            overdue: NEVER,
             operation: read,
         };
         shown.entry(there).or_default().push(proof);
@@ -113,7 +123,10 @@ fn missing<'a>(
     completed: Time,
 ) -> Option<(String, Vec<&'a Operation>)> {
     let stays = |add: &&Proof<'_>| {
-        let between = |other: &Proof<'_>| other.to >= add.from && other.from <= completed;
+        let between = |other: &Proof<'_>| {
+            let overdue = add.operation.is_change() && add.from > other.overdue;
+            other.to >= add.from && other.from <= completed && !overdue
+        };
         // The same value added again, for a time: it is gone after that.
         let ended = |again: &Proof<'_>| between(again) && again.expiry.0 <= completed;
         let removable = removals.iter().any(between) || adds.iter().any(ended);
@@ -141,10 +154,10 @@ fn too_much<'a>(
     }
     // Something that ended this add for sure: it came after it, and before the read.
     let ended_by = |add: &Proof<'_>| {
-        let gone = removals
-            .iter()
-            .chain(seen)
-            .find(|gone| gone.certain && add.to < gone.from && gone.to < read.invoked);
+        let gone = removals.iter().chain(seen).find(|gone| {
+            let overdue = gone.operation.is_change() && add.overdue < gone.from;
+            gone.certain && (add.to < gone.from || overdue) && gone.to < read.invoked
+        });
         gone.map(|gone| Some(gone.operation)).or_else(|| (add.expiry.1 < read.invoked).then_some(None))
     };
     let mut shown = Vec::new();

@@ -1,4 +1,7 @@
 //! What goes wrong, drawn from the seed.
+//!
+//! Every fault has a bound, and every bound is the other side of a promise of the store: what is beyond it, the store does
+//! not promise to survive. The bounds are written at the faults, in [`Kind`], and nowhere else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -6,7 +9,8 @@ use std::time::Duration;
 use kringle_core::dice::{Dice, SeededDice};
 use kringle_core::edge::Command;
 use kringle_core::overlay::Status;
-use kringle_core::records::Space;
+use kringle_core::records::{Bytes, Records, Space};
+use kringle_core::time::Time;
 
 use super::SetUp;
 use crate::world::{Snapshot, World};
@@ -14,31 +18,76 @@ use crate::world::{Snapshot, World};
 /// Something that can go wrong, or be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
+    /// Messages are lost, up to one in ten. No bound: nothing acknowledged depends on one message.
     Loss,
+    /// Messages come twice, up to one in five. No bound.
     Duplication,
+    /// Messages overtake each other, by up to three seconds. No bound.
     Reordering,
+    /// A node does not hear another. At most half as many links as nodes at a time, so that rings form at all.
     OneWayCut,
+    /// Two nodes do not hear each other. The same bound.
     Cut,
+    /// The nodes are in two parts. One partition at a time.
     Partition,
+    /// A node is slow, up to twenty times.
     Slow,
+    /// The network is whole again.
     Mend,
+    /// A node is stopped in its tracks, for any time. At most half of the nodes (at least one) are stopped or dead at a
+    /// time. That is no promise: clients of a cluster that is down do nothing.
     Pause,
+    /// A stopped node goes on.
     Resume,
+    /// A node loses power and comes back with its disk, sooner or later. The bound of [`Kind::Pause`].
     Crash,
+    /// A dead node comes back. Its clock is right, or see [`Kind::WrongStart`].
     Restart,
+    /// All nodes lose power and come back at once. No bound: what was acknowledged is on disks.
     PowerCut,
+    /// A new node joins. At most half as many more as at the start (at least one).
     Join,
+    /// A node hands over what it has and leaves. It stays away if it may die for good ([`Kind::Death`]), since handing over
+    /// has a deadline; otherwise it comes back with what it had.
     Leave,
-    Clock,
+    /// The time of day of a running node steps by a second to an hour, either way. No bound: cluster time runs by the
+    /// steady clock, a step never moves it.
+    ClockStep,
+    /// The same for a tenth of a second to four seconds; then the clock is as it was before.
+    ClockBlip,
+    /// The same on several nodes at a time, even all.
+    ClockSteps,
+    /// The time of day of all nodes is right again.
+    ClocksRight,
+    /// A node restarts with a time of day that is off by a second to an hour. Cluster time starts from the time of day and
+    /// is then the median of the members': so one such node at a time, and only while three others are ready. Every other
+    /// start is with a clock that is right within [`SMALL`].
+    WrongStart,
+    /// Syncs take up to 500 times as long.
     SlowDisk,
+    /// A disk is full, or has room again. A full disk refuses writes; nothing is lost.
     FullDisk,
-    Amnesia,
-    RollBack,
+    /// A node dies and its disk is lost; it comes back with an empty one. Of every view of n members at most n - q disks
+    /// (q is its quorum) are lost at a time, of a view of two one: the survivor goes on. The next only when all copies are
+    /// back: every view has as many members as it should, all of them serve, and no record is damaged. With one
+    /// copy no disk may be lost.
+    LostDisk,
+    /// A node dies and its disk is as it was earlier. The bound of [`Kind::LostDisk`]; and all others are awake: a node
+    /// that slept since then would agree with the old disk about the view.
+    OldDisk,
+    /// A node comes back on the same address with an empty disk and a new id. The old id never returns, so the bound is
+    /// that of [`Kind::Death`].
+    LostIdentity,
+    /// A node dies and never comes back. At most n - q members of any view at a time, and none of a view of two: its
+    /// survivor cannot tell death from a cut. The next only when all copies are back.
+    Death,
+    /// A bit of a stored record flips. Several nodes at a time, but of each key one copy at a time, and only in views of two
+    /// or more: n - q + 1 other members must be able to tell what they have. Not while a lost disk is being filled.
     Rot,
 }
 
 /// Every kind, with its name and how often it is drawn.
-const KINDS: [(Kind, &str, usize); 21] = [
+const KINDS: [(Kind, &str, usize); 27] = [
     (Kind::Loss, "loss", 2),
     (Kind::Duplication, "duplication", 1),
     (Kind::Reordering, "reordering", 1),
@@ -50,17 +99,30 @@ const KINDS: [(Kind, &str, usize); 21] = [
     (Kind::Pause, "pause", 3),
     (Kind::Resume, "resume", 3),
     (Kind::Crash, "crash", 3),
-    (Kind::Restart, "restart", 4),
+    (Kind::Restart, "restart", 5),
     (Kind::PowerCut, "power cut", 1),
     (Kind::Join, "join", 2),
     (Kind::Leave, "polite leave", 2),
-    (Kind::Clock, "clock", 3),
+    (Kind::ClockStep, "clock step", 2),
+    (Kind::ClockBlip, "short clock step", 2),
+    (Kind::ClockSteps, "several clock steps", 1),
+    (Kind::ClocksRight, "clocks right", 1),
+    (Kind::WrongStart, "start with a wrong clock", 1),
     (Kind::SlowDisk, "slow disk", 2),
     (Kind::FullDisk, "full disk", 1),
-    (Kind::Amnesia, "lost disk", 2),
-    (Kind::RollBack, "old disk", 1),
-    (Kind::Rot, "rot", 1),
+    (Kind::LostDisk, "lost disk", 3),
+    (Kind::OldDisk, "old disk", 1),
+    (Kind::LostIdentity, "lost identity", 1),
+    (Kind::Death, "death for good", 1),
+    (Kind::Rot, "rot", 3),
 ];
+
+/// By how many milliseconds a clock may be off that counts as right. Far less than the five seconds that versions may be
+/// ahead.
+const SMALL: i64 = 500;
+/// By how many milliseconds a clock steps, from and to: as often by seconds as by an hour.
+const STEPS: [(usize, usize); 5] =
+    [(1_000, 2_000), (2_000, 5_000), (5_000, 30_000), (30_000, 300_000), (300_000, 3_600_000)];
 
 /// What is broken at the moment, and what has been.
 pub(super) struct Faults {
@@ -72,12 +134,22 @@ pub(super) struct Faults {
     split: bool,
     /// Nodes that were told to leave.
     leaving: Vec<u32>,
-    /// Nodes that do not have what they once stored.
+    /// Nodes whose disks are not made up for yet, since all copies were last there.
     lost: BTreeSet<u32>,
-    /// Nodes that left for good.
+    /// How many members the smallest view had then.
+    smallest: usize,
+    /// Nodes that never come back.
     gone: BTreeSet<u32>,
+    /// Nodes that have been part of the ring: they come back to it, others join it.
+    joined: BTreeSet<u32>,
     /// What was on a disk earlier.
     old: Option<(u32, Snapshot)>,
+    /// Damaged records: where, and what they look like.
+    rotten: BTreeMap<(Space, Bytes), (u32, Bytes)>,
+    /// Clocks that go back to what they were, and when.
+    blips: Vec<(Time, u32, i64)>,
+    /// The node that was started with a wrong clock.
+    misled: Option<u32>,
 }
 
 impl Faults {
@@ -85,7 +157,9 @@ impl Faults {
         let mut kinds = Vec::new();
         for (kind, name, weight) in KINDS {
             let always = matches!(kind, Kind::Resume | Kind::Mend | Kind::Restart);
-            if always || dice.below(3) > 0 {
+            // Drawn for all kinds, so that leaving one out by name changes no other.
+            let used = dice.below(3) > 0 || always;
+            if used && !set_up.leave_out.contains(&name) {
                 kinds.extend(std::iter::repeat_n((kind, name), weight));
             }
         }
@@ -97,24 +171,48 @@ impl Faults {
             split: false,
             leaving: Vec::new(),
             lost: BTreeSet::new(),
+            smallest: 0,
             gone: BTreeSet::new(),
+            joined: BTreeSet::new(),
             old: None,
+            rotten: BTreeMap::new(),
+            blips: Vec::new(),
+            misled: None,
         }
     }
 
+    /// The names of everything that can be drawn.
+    pub(super) fn names() -> BTreeSet<&'static str> {
+        KINDS.iter().map(|(_, name, _)| *name).collect()
+    }
+
     /// Lets something happen.
-    pub(super) fn draw(&mut self, world: &mut World, dice: &mut SeededDice, set_up: &SetUp) {
+    pub(super) fn draw(&mut self, world: &mut World, dice: &mut SeededDice) {
         self.bury(world);
-        if let Some(recovered) = set_up.recovered {
-            self.lost.retain(|node| self.gone.contains(node) || !recovered(world, *node));
-        }
+        self.joined.extend(world.ready().map(|(node, _)| node));
         let (kind, name) = self.kinds[dice.below(self.kinds.len())];
-        if self.happens(kind, world, dice, set_up) {
+        if self.happens(kind, world, dice) {
             *self.drawn.entry(name).or_default() += 1;
         }
     }
 
-    fn happens(&mut self, kind: Kind, world: &mut World, dice: &mut SeededDice, set_up: &SetUp) -> bool {
+    /// Returns how long nothing happens by itself, at most so long.
+    pub(super) fn quiet(&self, now: Time, most: Duration) -> Duration {
+        self.blips.iter().map(|(at, ..)| at.since(now)).min().map_or(most, |due| due.min(most))
+    }
+
+    /// Ends what was to last until now.
+    pub(super) fn end_due(&mut self, world: &mut World) {
+        let now = world.now();
+        self.blips.retain(|(at, node, before)| {
+            if *at <= now {
+                world.set_wall_offset(*node, *before);
+            }
+            *at > now
+        });
+    }
+
+    fn happens(&mut self, kind: Kind, world: &mut World, dice: &mut SeededDice) -> bool {
         let count = world.len();
         let node = dice.below(count) as u32;
         let other = (node + 1 + dice.below(count.max(2) - 1) as u32) % count as u32;
@@ -127,7 +225,7 @@ impl Faults {
                 network.reorder_by = Duration::from_millis(dice.below(3000) as u64);
             }
             Kind::OneWayCut | Kind::Cut => {
-                if self.cuts >= self.nodes / 2 {
+                if self.cuts >= self.nodes / 2 || node == other {
                     return false;
                 }
                 self.cuts += 1;
@@ -149,7 +247,7 @@ impl Faults {
                 network.mend();
             }
             Kind::Pause => {
-                if !self.can_spare(world, node) {
+                if !self.may_stop(world, node) {
                     return false;
                 }
                 world.pause(node);
@@ -160,7 +258,7 @@ impl Faults {
                 world.resume(node);
             }
             Kind::Crash => {
-                if !self.can_spare(world, node) {
+                if !self.may_stop(world, node) {
                     return false;
                 }
                 world.crash(node);
@@ -173,68 +271,149 @@ impl Faults {
             }
             Kind::PowerCut => self.power_cut(world),
             Kind::Join => {
-                if world.running().count() >= self.nodes + self.nodes / 2 {
+                if world.running().count() >= self.nodes + (self.nodes / 2).max(1) {
                     return false;
                 }
                 let joiner = world.spawn_random();
-                let seeds: Vec<u32> =
-                    world.running().map(|(seed, _)| seed).filter(|seed| *seed != joiner).collect();
-                world.join(joiner, &seeds);
+                self.join(world, joiner);
             }
             Kind::Leave => {
                 let ready = world.node(node).is_some_and(|node| node.status() == Status::Ready);
-                if !ready || world.is_paused(node) || !self.can_spare(world, node) {
+                if !ready || world.is_paused(node) || self.left(world) <= 2 || !self.may_stop(world, node) {
                     return false;
                 }
-                world.command(node, Command::Leave);
-                self.leaving.push(node);
-                // Only so many may stay away; the others come back with what they had.
-                if self.may_lose(world, node, set_up) {
+                if self.may_die(world) {
                     self.lost.insert(node);
                     self.gone.insert(node);
                 }
+                world.command(node, Command::Leave);
+                self.leaving.push(node);
             }
-            Kind::Clock => {
-                let most = set_up.wall_offset_max.as_millis() as usize;
-                world.set_wall_offset(node, dice.below(2 * most + 1) as i64 - most as i64);
+            Kind::ClockStep => {
+                let offset = step(dice);
+                self.set_clock(world, node, offset);
+            }
+            Kind::ClockBlip => {
+                if self.blips.iter().any(|(_, other, _)| *other == node) {
+                    return false;
+                }
+                let (offset, before) = (step(dice), world.wall_offset(node));
+                self.set_clock(world, node, offset);
+                let length = [200, 1000, 4000][dice.below(3)];
+                let length = Duration::from_millis(100 + dice.below(length) as u64);
+                self.blips.push((world.now().after(length), node, before));
+            }
+            Kind::ClockSteps => {
+                let offset = step(dice);
+                let alike = dice.below(2) == 0;
+                for node in 0..count as u32 {
+                    let offset = if alike { offset } else { step(dice) };
+                    if dice.below(2) == 0 {
+                        self.set_clock(world, node, offset);
+                    }
+                }
+            }
+            Kind::ClocksRight => {
+                for node in 0..count as u32 {
+                    let small = dice.below(2 * SMALL as usize) as i64 - SMALL;
+                    self.set_clock(world, node, small);
+                }
+            }
+            Kind::WrongStart => {
+                let ready = world.ready().filter(|(index, _)| *index != node && !world.is_paused(*index));
+                let led = ready.count() >= 3 && self.misled.is_none_or(|other| other == node);
+                if !led || self.gone.contains(&node) || self.leaving.contains(&node) {
+                    return false;
+                }
+                self.set_clock(world, node, step(dice));
+                self.misled = Some(node);
+                world.crash(node);
+                self.restart(world, node);
             }
             Kind::SlowDisk => world.slow_disk(node, [1, 10, 500][dice.below(3)]),
             Kind::FullDisk => world.fill_disk(node, dice.below(2) == 0),
-            Kind::Amnesia => {
-                if !self.may_lose(world, node, set_up) || !self.can_spare(world, node) {
+            Kind::LostDisk => {
+                if self.gone.contains(&node) || !self.may_lose(world, node) {
                     return false;
                 }
-                self.lost.insert(node);
+                self.lose(node);
                 world.forget(node);
             }
-            Kind::RollBack => return self.roll_back(world, node, set_up),
-            Kind::Rot => {
-                let space = [Space::Data, Space::Members][dice.below(2)];
-                if !self.may_lose(world, node, set_up) || world.rot(node, space).is_none() {
+            Kind::OldDisk => return self.roll_back(world, node),
+            Kind::LostIdentity => {
+                if self.gone.contains(&node) || self.leaving.contains(&node) || !self.may_die(world) {
                     return false;
                 }
-                self.lost.insert(node);
+                self.lose(node);
+                self.joined.remove(&node);
+                self.set_right(world, node);
+                world.renew(node);
+                self.join(world, node);
             }
+            Kind::Death => {
+                if self.gone.contains(&node) || self.leaving.contains(&node) || !self.may_die(world) {
+                    return false;
+                }
+                self.lose(node);
+                self.gone.insert(node);
+                world.crash(node);
+            }
+            Kind::Rot => return self.rot(world, node, dice),
         }
         true
     }
 
+    /// Sets the time of day of a node.
+    fn set_clock(&mut self, world: &mut World, node: u32, offset: i64) {
+        self.blips.retain(|(_, other, _)| *other != node);
+        world.set_wall_offset(node, offset);
+        if offset.abs() <= SMALL {
+            self.misled = self.misled.filter(|misled| *misled != node);
+        }
+    }
+
+    /// Sets the time of day of a node that is about to start right, unless it is the one that may be wrong.
+    fn set_right(&mut self, world: &mut World, node: u32) {
+        if world.wall_offset(node).abs() > SMALL && self.misled != Some(node) {
+            self.set_clock(world, node, 0);
+        }
+        self.blips.retain(|(_, other, _)| *other != node);
+    }
+
     /// Keeps what is on a disk, and puts it back some time later.
-    fn roll_back(&mut self, world: &mut World, node: u32, set_up: &SetUp) -> bool {
+    fn roll_back(&mut self, world: &mut World, node: u32) -> bool {
         let Some((node, snapshot)) = self.old.take() else {
             self.old = world.snapshot(node).map(|snapshot| (node, snapshot));
             return false;
         };
-        // Whoever sleeps can not tell that the disk had come further, and together with it would take the old view for the
-        // present one. That is more than the store promises to survive.
-        let awake =
-            (0..world.len() as u32).all(|node| world.node(node).is_some() || self.gone.contains(&node));
-        if !awake || !self.may_lose(world, node, set_up) || !self.can_spare(world, node) {
+        let awake = |node: u32| world.node(node).is_some() && !world.is_paused(node);
+        let awake = (0..world.len() as u32).all(|node| awake(node) || self.gone.contains(&node));
+        if self.gone.contains(&node) || world.born(node) != Some(snapshot.born()) {
+            // It is another disk by now: the old one is gone.
+            return false;
+        }
+        if !awake || !self.may_lose(world, node) {
             self.old = Some((node, snapshot));
             return false;
         }
-        self.lost.insert(node);
+        self.lose(node);
         world.roll_back(node, &snapshot);
+        true
+    }
+
+    /// Damages a record.
+    fn rot(&mut self, world: &mut World, node: u32, dice: &mut SeededDice) -> bool {
+        let space = [Space::Data, Space::Members][dice.below(2)];
+        self.look(world);
+        if !self.lost.is_empty() || self.smallest < 2 || self.gone.contains(&node) {
+            return false;
+        }
+        let rotten = &self.rotten;
+        let Some((key, damaged)) = world.rot(node, space, &|key| !rotten.contains_key(&(space, key.clone())))
+        else {
+            return false;
+        };
+        self.rotten.insert((space, key), (node, damaged));
         true
     }
 
@@ -242,8 +421,13 @@ impl Faults {
     fn power_cut(&mut self, world: &mut World) {
         let running: Vec<u32> = world.running().map(|(node, _)| node).collect();
         running.iter().for_each(|node| world.crash(*node));
-        running.iter().for_each(|node| world.restart(*node));
-        running.iter().for_each(|node| self.rejoin(world, *node));
+        // What started with a wrong clock before, does not now: nobody is there to tell it the time.
+        self.misled = None;
+        for node in &running {
+            self.set_right(world, *node);
+            world.restart(*node);
+        }
+        running.iter().for_each(|node| self.come_back(world, *node));
         // Who was about to leave has forgotten that, and stays.
         for node in self.leaving.drain(..) {
             self.gone.remove(&node);
@@ -253,6 +437,7 @@ impl Faults {
     /// Ends everything that goes wrong, and starts everybody who did not leave for good.
     pub(super) fn end(&mut self, world: &mut World) {
         world.network.quiet();
+        self.blips.clear();
         for node in 0..world.len() as u32 {
             world.resume(node);
             world.set_wall_offset(node, 0);
@@ -268,7 +453,7 @@ impl Faults {
             .filter(|node| world.node(*node).is_none() && !self.gone.contains(node))
             .collect();
         stopped.iter().for_each(|node| world.restart(*node));
-        stopped.iter().for_each(|node| self.rejoin(world, *node));
+        stopped.iter().for_each(|node| self.come_back(world, *node));
     }
 
     /// Takes away the nodes that have left.
@@ -283,43 +468,109 @@ impl Faults {
     }
 
     fn restart(&mut self, world: &mut World, node: u32) {
+        self.set_right(world, node);
         world.restart(node);
-        self.rejoin(world, node);
+        self.come_back(world, node);
     }
 
-    /// Comes back through everybody it may have known.
-    fn rejoin(&self, world: &mut World, node: u32) {
-        let others = (0..world.len() as u32).filter(|other| *other != node && world.node(*other).is_some());
-        let seeds = others.map(|other| world.contact(other)).collect();
-        world.command(node, Command::Rejoin { seeds });
+    /// Comes back through everybody it may have known. A node that never had a ring joins; one that never had peers is
+    /// its ring.
+    fn come_back(&self, world: &mut World, node: u32) {
+        let others = (0..world.len() as u32).filter(|other| *other != node && !self.gone.contains(other));
+        let mut seeds: Vec<u32> = others.collect();
+        // Those that run are the best bet.
+        seeds.sort_by_key(|other| world.node(*other).is_none());
+        let contacts = seeds.iter().map(|other| world.contact(*other)).collect();
+        if seeds.is_empty() {
+            world.create(node);
+        } else if self.joined.contains(&node) {
+            world.command(node, Command::Rejoin { seeds: contacts });
+        } else {
+            world.command(node, Command::Join { seeds: contacts });
+        }
     }
 
-    /// Says whether the store may have to do without what a node has stored: only so many at a time, and only while all
-    /// copies are there. Of two copies, or of three of which one is still being made, none may be lost.
-    fn may_lose(&self, world: &World, node: u32, set_up: &SetUp) -> bool {
-        (self.lost.contains(&node) || self.lost.len() < set_up.losses_max)
-            && all_copies_are_there(world, set_up)
+    fn join(&self, world: &mut World, joiner: u32) {
+        let seeds: Vec<u32> =
+            (0..world.len() as u32).filter(|seed| *seed != joiner && !self.gone.contains(seed)).collect();
+        let (mut seeds, down): (Vec<u32>, Vec<u32>) =
+            seeds.into_iter().partition(|seed| world.node(*seed).is_some());
+        seeds.extend(down);
+        world.join(joiner, &seeds);
     }
 
-    /// Says whether enough others are left if a node is gone: a ring of too few falls apart.
-    fn can_spare(&self, world: &World, node: u32) -> bool {
-        let active = |index: u32| index != node && !world.is_paused(index) && !self.leaving.contains(&index);
-        let left = world.ready().filter(|(index, _)| active(*index)).count();
-        left * 2 >= self.nodes && left >= 3
+    /// How many nodes there are that did not go for good.
+    fn left(&self, world: &World) -> usize {
+        world.len() - self.gone.len()
+    }
+
+    /// See [`Kind::Pause`].
+    fn may_stop(&self, world: &World, node: u32) -> bool {
+        let stopped = |node: &u32| world.node(*node).is_none() || world.is_paused(*node);
+        let down = (0..world.len() as u32).filter(|node| !self.gone.contains(node)).filter(stopped).count();
+        !self.gone.contains(&node) && !stopped(&node) && down < (self.left(world) / 2).max(1)
+    }
+
+    /// See [`Kind::LostDisk`].
+    fn may_lose(&mut self, world: &World, node: u32) -> bool {
+        self.look(world);
+        let disks = match self.smallest {
+            0 | 1 => 0,
+            2 => 1,
+            members => members - (members / 2 + 1),
+        };
+        self.rotten.is_empty() && (self.lost.contains(&node) || self.lost.len() < disks)
+    }
+
+    /// See [`Kind::Death`].
+    fn may_die(&mut self, world: &World) -> bool {
+        self.look(world);
+        let disks = self.smallest.saturating_sub(self.smallest / 2 + 1);
+        self.rotten.is_empty() && self.lost.len() < disks && self.left(world) > 2
+    }
+
+    fn lose(&mut self, node: u32) {
+        self.lost.insert(node);
+        self.rotten.retain(|_, (rotten, _)| *rotten != node);
+    }
+
+    /// Sees what has been made good.
+    fn look(&mut self, world: &World) {
+        self.rotten.retain(|(space, key), (node, damaged)| {
+            world.durable(*node).is_some_and(|disk| disk.read(*space, key).as_ref() == Some(damaged))
+        });
+        if let Some(members) = smallest_view(world, &self.leaving) {
+            self.lost.clear();
+            self.smallest = members;
+        }
     }
 }
 
-/// Says whether all slots have all their copies, on nodes that run and serve them.
-fn all_copies_are_there(world: &World, set_up: &SetUp) -> bool {
-    let stores = || world.ready().filter_map(|(_, node)| node.store());
+/// Draws by how many milliseconds a clock steps.
+fn step(dice: &mut SeededDice) -> i64 {
+    let (from, to) = STEPS[dice.below(STEPS.len())];
+    let size = (from + dice.below(to - from + 1)) as i64;
+    if dice.below(2) == 0 { size } else { -size }
+}
+
+/// Returns how many members the smallest view has, if all slots have all their copies on nodes that run and serve them.
+fn smallest_view(world: &World, leaving: &[u32]) -> Option<usize> {
+    let ready = || world.ready().filter(|(index, _)| !world.is_paused(*index));
+    let stays = ready().filter(|(index, _)| !leaving.contains(index)).count();
+    let wanted = stays.min(world.config().replicas.into());
     // The stand-ins of tests have no slots.
-    if stores().next().is_none() {
-        return true;
+    if ready().all(|(_, node)| node.store().is_none()) {
+        return Some(wanted);
     }
-    (0..world.config().slots).all(|slot| {
-        let newest = stores().filter_map(|store| store.view(slot)).map(|(view, _)| view.epoch).max();
-        let serving = stores().filter_map(|store| store.view(slot));
-        let serving = serving.filter(|(view, serves)| Some(view.epoch) == newest && *serves);
-        serving.count() > set_up.losses_max * 2
-    })
+    let mut smallest = usize::MAX;
+    for slot in 0..world.config().slots {
+        let views = || ready().filter_map(|(_, node)| node.store()?.view(slot));
+        let (newest, _) = views().max_by_key(|(view, _)| view.epoch)?;
+        let serving = views().filter(|(view, serves)| view.epoch == newest.epoch && *serves).count();
+        if serving < newest.members.len() || newest.members.len() < wanted {
+            return None;
+        }
+        smallest = smallest.min(newest.members.len());
+    }
+    Some(smallest)
 }

@@ -5,14 +5,15 @@
 //! must be readable and writable again. Then everything the clients saw, from the first moment to the last, is judged by
 //! the checkers of [`crate::history`].
 //!
-//! What the store promises to survive is limited, so the faults are: disks are lost, turned back or damaged only as long
-//! as a quorum of every copy is left, and clocks are off by no more than they may be.
+//! What the store promises to survive is limited, so the faults are. Every bound stands at its fault, in `faults.rs`.
+//! [`SetUp::drawn`] draws the size of the cluster, too: one node to twelve. [`hunt`] runs many seeds.
 
 mod faults;
+pub mod hunt;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -65,13 +66,10 @@ pub struct SetUp {
     pub overlay: OverlayKind,
     /// What disks are like.
     pub disks: DiskOptions,
-    /// How many nodes may be without what was on their disks at a time: lost, turned back, damaged, or gone for good.
-    /// At most a quorum of the copies less one, or the store has nothing to read from.
-    pub losses_max: usize,
-    /// Says whether such a node has everything again, and somebody else's disk may be lost. `None`: never.
-    pub recovered: Option<fn(&World, u32) -> bool>,
-    /// By how much the time of day of a node may be off.
-    pub wall_offset_max: Duration,
+    /// After how long a change of unknown outcome must not replace an acknowledged one: see [`Rules::late`].
+    pub late: Option<Duration>,
+    /// Faults that are not drawn, by name: see [`fault_names`].
+    pub leave_out: Vec<&'static str>,
     /// How long the ring may take until every node is ready, once everything is well.
     pub ring_deadline: Duration,
     /// How long it may then take until every key can be read and written.
@@ -101,6 +99,8 @@ pub enum Invariant {
     Ready,
     /// Every key can be read and written when all is well.
     Alive,
+    /// The order of what happened to every key can be told.
+    Decided,
 }
 
 /// What happened in a run that ended well.
@@ -154,7 +154,7 @@ type Broken = (Invariant, String);
 
 impl Invariant {
     /// All of them.
-    pub const ALL: [Invariant; 8] = [
+    pub const ALL: [Invariant; 9] = [
         Invariant::NodeRules,
         Invariant::Ledger,
         Invariant::Order,
@@ -163,6 +163,7 @@ impl Invariant {
         Invariant::Answers,
         Invariant::Ready,
         Invariant::Alive,
+        Invariant::Decided,
     ];
 
     /// Returns the name used in reports.
@@ -176,6 +177,7 @@ impl Invariant {
             Invariant::Answers => "answers",
             Invariant::Ready => "ready",
             Invariant::Alive => "alive",
+            Invariant::Decided => "decided",
         }
     }
 }
@@ -190,14 +192,18 @@ impl SetUp {
             overlay: OverlayKind::Pastry,
             make: STORE,
             disks: DiskOptions { leaves_some: true, ..DiskOptions::default() },
-            losses_max: usize::from(REPLICAS / 2),
-            recovered: None,
-            wall_offset_max: Duration::from_secs(2),
+            late: Some(CLOCK_AHEAD),
+            leave_out: Vec::new(),
             ring_deadline: Duration::from_secs(180),
             deadline: Duration::from_secs(60),
             without: None,
             adjust: None,
         }
+    }
+
+    /// As many nodes as the seed says, one to twelve, in trouble for so long.
+    pub fn drawn(seed: u64, duration: Duration) -> SetUp {
+        SetUp::new(1 + SeededDice::derive(seed ^ CHAOS, 1).below(NODES_MAX), duration)
     }
 
     /// Returns the command that runs a seed once more.
@@ -206,24 +212,33 @@ impl SetUp {
         let planted = self.without.is_some() || self.adjust.is_some();
         let planted = if planted { "  # with the bug its test plants" } else { "" };
         let overlay = if self.overlay == OverlayKind::Chord { " --overlay chord" } else { "" };
+        if self.leave_out.is_empty() {
+            return format!(
+                "kringle sim run store-chaos --seed {seed} --nodes {nodes} --duration {millis}ms{overlay}{planted}"
+            );
+        }
+        let leave_out = self.leave_out.join(",");
         format!(
-            "kringle sim run store-chaos --seed {seed} --nodes {nodes} --duration {millis}ms{overlay}{planted}"
+            "kringle sim hunt --seeds {seed} --nodes {nodes} --duration {millis}ms{overlay} --leave-out \"{leave_out}\"{planted}"
         )
     }
 
-    /// Returns what checkers may assume of clocks.
+    /// Returns what checkers may assume of clocks. It does not depend on how far the time of day of nodes is off: cluster
+    /// time does not follow it.
     pub fn rules(&self) -> Rules {
-        Rules { slack: self.wall_offset_max * 2 + Duration::from_secs(1), ..Rules::default() }
+        Rules { slack: TTL_SLACK + CLOCK_AHEAD, late: self.late, ..Rules::default() }
     }
 
     /// Draws the settings of a run: few slots, small leaf sets and short waits, so that views change often in a minute.
     fn settings(&self, dice: &mut SeededDice) -> Settings {
         let mut one_of = |choices: [u64; 3]| choices[dice.below(3)];
         let leaf_set = one_of([8, 8, 16]);
+        // Half of the leaf set must be more than the copies.
+        let replicas = if leaf_set == 16 && one_of([0, 0, 1]) == 1 { 5 } else { REPLICAS };
         let settings = Settings {
             ownership: if one_of([0, 1, 1]) == 1 { Ownership::Lease } else { Ownership::Hint },
             leaf_set: leaf_set as u16,
-            replicas: REPLICAS,
+            replicas,
             neighbourhood: 8,
             lease: Duration::from_secs(one_of([1, 2, 4])),
             drift_percent: 1,
@@ -235,6 +250,7 @@ impl SetUp {
             sweep: Duration::from_secs(one_of([2, 5, 20])),
             rejoin_grace: Duration::from_secs(one_of([0, 2, 10])),
             drain: Duration::from_secs(10),
+            clock_ahead: CLOCK_AHEAD,
             without: self.without,
             overlay: self.overlay,
             // Lists so short that a ring of eight does not know all its members, in most runs.
@@ -245,8 +261,19 @@ impl SetUp {
     }
 }
 
-/// Copies of every key.
+/// Returns the names of all faults.
+pub fn fault_names() -> BTreeSet<&'static str> {
+    Faults::names()
+}
+
+/// Copies of every key, in most runs; five in others.
 const REPLICAS: u8 = 3;
+/// The largest cluster that a seed draws.
+pub const NODES_MAX: usize = 12;
+/// How far a version may be ahead of the cluster's time.
+const CLOCK_AHEAD: Duration = Duration::from_secs(5);
+/// By how much cluster times of nodes differ at most, and how long an answer takes, together.
+const TTL_SLACK: Duration = Duration::from_secs(6);
 /// Keeps faults apart from other things drawn from the same seed.
 const CHAOS: u64 = 13 << 40;
 
@@ -283,9 +310,13 @@ pub fn world(
             if !go_on(part) {
                 break;
             }
-            faults.draw(&mut world, &mut dice, set_up);
-            let span = Duration::from_millis(dice.below(1500) as u64).min(end.since(world.now()));
-            load.run(&mut world, desk, span);
+            faults.draw(&mut world, &mut dice);
+            let next = world.now().after(Duration::from_millis(dice.below(1500) as u64)).min(end);
+            while world.now() < next {
+                let quiet = faults.quiet(world.now(), next.since(world.now()));
+                load.run(&mut world, desk, quiet);
+                faults.end_due(&mut world);
+            }
         }
         phase = Phase::Liveness;
         summary.faults = std::mem::take(&mut faults.drawn);
@@ -369,6 +400,13 @@ pub(crate) fn judge(history: &[Operation], rules: &Rules, summary: &mut Summary)
     summary.sets = set::check(history, rules).map_err(broken(Invariant::Sets))?;
     summary.order = register::check(history, rules).map_err(broken(Invariant::Order))?;
     summary.reads = monotone::check(history).map_err(broken(Invariant::Monotone))?;
+    if let Some(key) = &summary.order.undecided.first() {
+        let keys = summary.order.undecided.len();
+        return Err((
+            Invariant::Decided,
+            format!("no order found in time for {keys} keys; the first is {key}"),
+        ));
+    }
     Ok(())
 }
 

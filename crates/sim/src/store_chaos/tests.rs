@@ -8,7 +8,7 @@ fn no_store(node: Node, _: u32, _: &dyn Records, _: &Config) -> Node {
 }
 
 fn set_up() -> SetUp {
-    SetUp { make: no_store, ..SetUp::new(8, Duration::from_secs(40)) }
+    SetUp { make: no_store, ..SetUp::new(8, Duration::from_secs(60)) }
 }
 
 fn fake(seed: u64, bug: Option<Bug>, set_up: &SetUp) -> Result<Summary, Violation> {
@@ -22,10 +22,12 @@ fn a_perfect_store_passes_and_a_run_tells_what_it_did() {
         let summary = fake(seed, None, &set_up()).unwrap_or_else(|violation| panic!("{violation}"));
         summary.faults.iter().for_each(|(name, count)| *faults.entry(name).or_default() += count);
         assert!(summary.operations["ok"] > 300 && summary.keys >= 18, "{summary:?}");
-        assert!(summary.order.undecided == 0 && summary.order.keys >= 15 && summary.sets > 0, "{summary:?}");
+        assert!(summary.order.keys >= 15 && summary.sets > 0, "{summary:?}");
     }
-    // What nobody stores can not rot.
-    assert_eq!(faults.len(), 20, "{faults:?}");
+    // What nobody stores cannot rot.
+    let missing: Vec<&str> =
+        fault_names().into_iter().filter(|name| !faults.contains_key(name) && *name != "rot").collect();
+    assert!(missing.is_empty(), "{missing:?} are never drawn: {faults:?}");
 }
 
 #[test]
@@ -43,7 +45,10 @@ fn every_planted_bug_is_found() {
             Bug::IgnoresConditions | Bug::Miscounts => &[Invariant::Order],
             Bug::LosesAdds | Bug::KeepsRemoved => &[Invariant::Sets],
             Bug::Lies => &[Invariant::Order, Invariant::Ledger, Invariant::Sets],
-            Bug::OutlivesTtl | Bug::UndoesDeletes => &[Invariant::Order, Invariant::Sets],
+            Bug::OutlivesTtl | Bug::UndoesDeletes | Bug::CutsTtl | Bug::ActsLate => {
+                &[Invariant::Order, Invariant::Sets]
+            }
+            Bug::TrustsClocks => &[Invariant::Order, Invariant::Sets, Invariant::Ledger],
             Bug::IsMute => &[Invariant::Answers],
             Bug::GivesUp => &[Invariant::Alive],
         };
@@ -71,9 +76,48 @@ fn nodes_without_a_store_are_found() {
 }
 
 #[test]
-fn no_more_disks_are_lost_than_may_be() {
-    for seed in 1..13 {
-        let (world, _) = world(seed, &set_up(), &mut PerfectStore::new(seed, None), &mut |_| true);
-        assert!(world.len() - world.running().count() <= set_up().losses_max, "seed {seed}");
+fn clusters_of_every_size_are_drawn_and_end_well() {
+    let sizes: BTreeSet<usize> = (1..200).map(|seed| SetUp::drawn(seed, Duration::ZERO).nodes).collect();
+    for seed in 1..60 {
+        let set_up = SetUp { make: no_store, ..SetUp::drawn(seed, Duration::from_secs(10)) };
+        let summary = fake(seed, None, &set_up).unwrap_or_else(|violation| panic!("{violation}"));
+        assert!(summary.nodes >= set_up.nodes.min(2), "{summary:?}");
     }
+    assert_eq!(sizes, (1..=NODES_MAX).collect());
+}
+
+#[test]
+fn faults_that_are_left_out_are_not_drawn() {
+    let set_up = SetUp { leave_out: vec!["power cut", "lost disk"], ..set_up() };
+    for seed in 1..5 {
+        let summary = fake(seed, None, &set_up).unwrap_or_else(|violation| panic!("{violation}"));
+        assert!(!summary.faults.contains_key("power cut") && !summary.faults.contains_key("lost disk"));
+    }
+}
+
+#[test]
+fn a_key_whose_order_cannot_be_told_is_a_failure() {
+    let mut load = Load::new(1, LoadSetUp::default());
+    let mut calm = World::new(Settings::demo(), 1);
+    calm.grow(1);
+    load.run(&mut calm, &mut PerfectStore::new(1, None), Duration::from_secs(5));
+    let rules = Rules { budget: 3, ..set_up().rules() };
+    let (invariant, problem) =
+        judge(load.history(), &rules, &mut Summary::default()).expect_err("three steps are too few");
+    assert!(invariant == Invariant::Decided && problem.contains("no order found"), "{problem}");
+}
+
+#[test]
+fn a_hunt_tells_only_what_went_wrong() {
+    let seeds = 1..=4;
+    let mut told = Vec::new();
+    let set_up = |seed| SetUp {
+        make: no_store,
+        deadline: Duration::from_secs(1),
+        // Nodes without a store answer nothing.
+        ..SetUp::drawn(seed, Duration::from_secs(1))
+    };
+    let hunted = hunt::hunt(seeds, 2, &set_up, &|| true, &mut |violation| told.push(violation.seed));
+    told.sort_unstable();
+    assert_eq!((hunted.runs, hunted.failed, told), (4, 4, vec![1, 2, 3, 4]));
 }

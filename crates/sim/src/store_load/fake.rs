@@ -35,6 +35,12 @@ pub(crate) enum Bug {
     Lies,
     /// A value outlives its time.
     OutlivesTtl,
+    /// A value ends before its time.
+    CutsTtl,
+    /// Times to live go by the time of day of whichever node is asked.
+    TrustsClocks,
+    /// A change whose outcome nobody knows happens long after that.
+    ActsLate,
     /// A question stays without an answer.
     IsMute,
     /// One key can not be reached any more, even when all is well.
@@ -42,7 +48,7 @@ pub(crate) enum Bug {
 }
 
 impl Bug {
-    pub(crate) const ALL: [Bug; 11] = [
+    pub(crate) const ALL: [Bug; 14] = [
         Bug::LosesWrites,
         Bug::ReadsStale,
         Bug::IgnoresConditions,
@@ -52,6 +58,9 @@ impl Bug {
         Bug::KeepsRemoved,
         Bug::Lies,
         Bug::OutlivesTtl,
+        Bug::CutsTtl,
+        Bug::TrustsClocks,
+        Bug::ActsLate,
         Bug::IsMute,
         Bug::GivesUp,
     ];
@@ -74,6 +83,8 @@ struct Entry {
 pub(crate) struct PerfectStore {
     entries: BTreeMap<Vec<u8>, Entry>,
     waiting: Vec<(Time, Answered)>,
+    /// What happens later than anybody expects, and when.
+    late: Vec<(Time, Ask)>,
     requests: u64,
     bug: Option<Bug>,
     dice: SeededDice,
@@ -85,6 +96,7 @@ impl PerfectStore {
         PerfectStore {
             entries: BTreeMap::new(),
             waiting: Vec::new(),
+            late: Vec::new(),
             requests: 1 << 40,
             bug,
             dice: SeededDice::derive(seed, 77),
@@ -105,7 +117,8 @@ impl PerfectStore {
         }
         self.last = self.last.max(Version::at(wall)).next(0);
         let version = self.last;
-        let expires = |ttl: Option<Duration>| ttl.map(|ttl| wall + ttl.as_millis() as u64);
+        let cut = if self.bug == Some(Bug::CutsTtl) { 10 } else { 1 };
+        let expires = |ttl: Option<Duration>| ttl.map(|ttl| wall + ttl.as_millis() as u64 / cut);
         let changed = |created, number, version: Version| Ok(Found::Changed { version, created, number });
         let mut forgets = false;
         let found = match ask.action {
@@ -177,10 +190,28 @@ impl PerfectStore {
     }
 }
 
+impl PerfectStore {
+    /// Returns the time of the cluster, in milliseconds: a perfect one, whatever the time of day of its nodes is.
+    fn time(&self, world: &World, node: u32) -> u64 {
+        let wall = world.wall(node);
+        match self.bug {
+            Some(Bug::TrustsClocks) => wall,
+            _ => wall.saturating_add_signed(-world.wall_offset(node)),
+        }
+    }
+}
+
 impl Desk for PerfectStore {
     fn ask(&mut self, world: &mut World, node: u32, ask: Ask, deadline: Duration) -> RequestId {
         self.requests += 1;
         let request = RequestId(self.requests);
+        let (now, time) = (world.now(), self.time(world, node));
+        let (due, late) = std::mem::take(&mut self.late).into_iter().partition(|(at, _)| *at <= now);
+        self.late = late;
+        let due: Vec<(Time, Ask)> = due;
+        for (_, ask) in due {
+            let _ = self.act(ask, time);
+        }
         let mut delay = Duration::from_micros(1 + self.dice.below(DELAY) as u64);
         let timeout = |happened| Err(Failure::Store(Trouble::Timeout { happened }));
         let reads = matches!(ask.action, Action::Get | Action::Members);
@@ -190,18 +221,21 @@ impl Desk for PerfectStore {
         } else if self.shows(Bug::IsMute) {
             return request;
         } else if !reads && self.shows(Bug::Lies) {
-            let _ = self.act(ask, world.wall(node));
+            let _ = self.act(ask, time);
             timeout(Happened::No)
         } else if self.dice.below(LOST) == 0 {
             delay = deadline;
-            if self.dice.below(2) == 0 {
-                let _ = self.act(ask, world.wall(node));
+            if self.bug == Some(Bug::ActsLate) && !reads {
+                let late = Duration::from_millis(6_000 + self.dice.below(15_000) as u64);
+                self.late.push((now.after(late), ask));
+            } else if self.dice.below(2) == 0 {
+                let _ = self.act(ask, time);
             }
             timeout([Happened::Some, Happened::Unknown][self.dice.below(2)])
         } else {
             let answer =
                 |found| Reply::Store(Box::new(Answer { found, acked: 2, wanted: 2, replicas: 3, hops: 1 }));
-            self.act(ask, world.wall(node)).map(answer).map_err(Failure::Store)
+            self.act(ask, time).map(answer).map_err(Failure::Store)
         };
         let at = world.now().after(delay);
         self.waiting.push((at, Answered { at, node, request, reply }));

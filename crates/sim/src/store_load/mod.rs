@@ -155,6 +155,8 @@ struct KeyInUse {
     name: String,
     sort: Sort,
     operations: u32,
+    /// Increments so far.
+    increments: u32,
     retired: bool,
     /// Some versions that were told, for conditions.
     versions: VecDeque<Version>,
@@ -187,6 +189,10 @@ const LOAD: u64 = 12 << 40;
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// There are so many times as many keys whose values end: each is changed more rarely.
 const TIMED: usize = 3;
+/// How many different increments a number may have without ever getting out of range.
+const DIGITS: u32 = 61;
+/// How many of them a key in use keeps for the last look.
+const DIGITS_LEFT: u32 = 11;
 /// How many versions and values of a key are remembered.
 const REMEMBERED: usize = 6;
 
@@ -360,7 +366,10 @@ impl Load {
             .collect();
         let key = keys[self.dice.below(keys.len())];
         let action = self.action(action, key);
-        if self.ask(client, key, action, world, desk) && self.keys[key].operations >= self.set_up.per_key {
+        let asked = self.ask(client, key, action, world, desk);
+        let KeyInUse { operations, increments, .. } = self.keys[key];
+        // Some increments are left for the last look.
+        if asked && (operations >= self.set_up.per_key || increments + DIGITS_LEFT >= DIGITS) {
             self.keys[key].retired = true;
             self.new_key(sort);
         }
@@ -421,7 +430,15 @@ impl Load {
         };
         let name = format!("{letter}{}", self.keys.len());
         let (versions, values) = (VecDeque::new(), VecDeque::new());
-        self.keys.push(KeyInUse { name, sort, operations: 0, retired: false, versions, values });
+        self.keys.push(KeyInUse {
+            name,
+            sort,
+            operations: 0,
+            increments: 0,
+            retired: false,
+            versions,
+            values,
+        });
     }
 
     fn new_value(&mut self) -> String {
@@ -434,7 +451,7 @@ impl Load {
             (Sweep::Read, Sort::Set) => Action::Members,
             (Sweep::Read, _) => Action::Read,
             (Sweep::Write, Sort::Set) => Action::Add { value: self.new_value(), ttl: None },
-            (Sweep::Write, Sort::Number) => Action::Increment(1),
+            (Sweep::Write, Sort::Number) => self.increment(key),
             (Sweep::Write, Sort::Value | Sort::Timed) => self.write(Condition::Always, None),
         }
     }
@@ -488,7 +505,7 @@ impl Load {
                     _ => self.write(Condition::Always, ttl),
                 }
             }
-            Draw::Increment => Action::Increment(self.dice.below(9) as i64 - 2),
+            Draw::Increment => self.increment(key),
             Draw::Add => {
                 let ttl = (self.dice.below(8) == 0).then(|| self.ttl());
                 let value = match self.any_value(key).filter(|_| self.dice.below(4) == 0) {
@@ -507,8 +524,21 @@ impl Load {
         }
     }
 
+    /// Short ones end while a key is in use; long ones are longer than what clocks may be off by.
     fn ttl(&mut self) -> Duration {
-        Duration::from_millis(500 + self.dice.below(9_500) as u64)
+        match self.dice.below(3) {
+            0 => Duration::from_millis(15_000 + self.dice.below(30_000) as u64),
+            _ => Duration::from_millis(500 + self.dice.below(9_500) as u64),
+        }
+    }
+
+    /// Every increment of a key is another power of two, up or down: a number tells which of them have happened. When a key
+    /// has used them up, they come again.
+    fn increment(&mut self, key: usize) -> Action {
+        let digit = self.keys[key].increments % DIGITS;
+        self.keys[key].increments += 1;
+        let by = 1 << digit;
+        Action::Increment(if self.dice.below(3) == 0 { -by } else { by })
     }
 
     fn write(&mut self, condition: Condition, ttl: Option<Duration>) -> Action {

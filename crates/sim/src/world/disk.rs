@@ -48,6 +48,13 @@ pub struct Snapshot {
     born: u32,
 }
 
+impl Snapshot {
+    /// Returns the birth number of the disk.
+    pub fn born(&self) -> u32 {
+        self.born
+    }
+}
+
 /// How the nodes of a world get their stores.
 pub(super) struct Stores {
     make: StoreMaker,
@@ -77,6 +84,8 @@ pub(super) struct Disk {
 
 /// Keeps what disks draw apart from other things drawn from the same seed.
 const DISKS: u64 = 5 << 40;
+/// Keeps ids of renewed nodes apart from those of others.
+const RENEWED: u64 = 1 << 60;
 
 impl Disk {
     fn new(options: DiskOptions, seed: u64, node: u32) -> Disk {
@@ -281,21 +290,37 @@ impl World {
         self.arrived(Arrival { to: node, life, meant: None, input });
     }
 
-    /// Flips a bit of a value that is stored in a space, and returns its key. `None` if nothing durable is there.
-    pub fn rot(&mut self, node: u32, space: Space) -> Option<Bytes> {
+    /// Flips a bit of a value that is stored in a space, under a key that may be chosen. Returns the key and what is there
+    /// now; `None` if nothing durable is there.
+    pub fn rot(
+        &mut self,
+        node: u32,
+        space: Space,
+        choose: &dyn Fn(&Bytes) -> bool,
+    ) -> Option<(Bytes, Bytes)> {
         let disk = self.slots[node as usize].disk.as_mut()?;
         let mut entries = disk.durable.entries(space);
         entries.retain(|(key, value)| {
-            !value.is_empty() && disk.visible.read(space, key).as_ref() == Some(value)
+            !value.is_empty() && disk.visible.read(space, key).as_ref() == Some(value) && choose(key)
         });
         let at = disk.dice.below(entries.len());
         let (key, value) = entries.get(at)?;
         let mut damaged = value.to_vec();
         damaged[disk.dice.below(value.len())] ^= 1 << disk.dice.below(8);
-        let write = Write { space, key: key.clone(), value: Some(damaged.into()) };
+        let damaged: Bytes = damaged.into();
+        let write = Write { space, key: key.clone(), value: Some(damaged.clone()) };
         disk.visible.apply([write.clone()]);
         disk.durable.apply([write]);
-        Some(key.clone())
+        Some((key.clone(), damaged))
+    }
+
+    /// Stops a node for good, and puts another one on the same address: with a new id and an empty disk, not part of a
+    /// ring yet.
+    pub fn renew(&mut self, node: u32) {
+        self.forget(node);
+        let lives = u64::from(self.slots[node as usize].life);
+        self.slots[node as usize].contact.id = self.random_id(RENEWED ^ lives << 20 ^ u64::from(node));
+        self.restart(node);
     }
 }
 

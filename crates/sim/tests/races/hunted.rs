@@ -168,3 +168,32 @@ fn two_borders(settings: Settings, seed: u64) -> Fate {
 fn small_leaf_sets_do_not_split() {
     ends_well(5, two_borders);
 }
+
+/// Both members of a ring lose power and come back at once. They have found each other and wait for leases when the
+/// network fails for longer than either of them waits.
+fn both_fail_once(settings: Settings, seed: u64) -> Fate {
+    let mut world = world(settings, seed, &[0x20, 0xa0], 2);
+    let nodes = [0, 1];
+    nodes.iter().for_each(|node| world.crash(*node));
+    nodes.iter().for_each(|node| world.restart(*node));
+    for node in nodes {
+        let seeds = nodes.iter().filter(|other| **other != node).map(|other| world.contact(*other)).collect();
+        world.command(node, Command::Rejoin { seeds });
+    }
+    let waits = |world: &World| {
+        world.running().all(|(_, node)| matches!(node.status(), Status::Waiting | Status::Ok))
+    };
+    if !world.run_until(seconds(60), waits) {
+        return Err("they never wait for leases together".into());
+    }
+    nodes.iter().for_each(|node| cut_off(&mut world, *node));
+    watch(&mut world, seconds(60))?;
+    world.network.mend();
+    watch(&mut world, seconds(10))?;
+    heals(&mut world, seconds(60))
+}
+
+#[test]
+fn members_that_both_failed_once_form_their_ring_again() {
+    ends_well(30, both_fail_once);
+}

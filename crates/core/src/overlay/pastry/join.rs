@@ -41,6 +41,8 @@ const NEARBY_REPEATS: u8 = 3;
 pub(super) struct Joining {
     /// Who wants to know; nobody for a node that lost its ring.
     request: Option<RequestId>,
+    /// Whether this node was part of a ring: after an attempt that failed it helps others who look for theirs, again.
+    isolated: bool,
     attempt: u8,
     next_seed: u8,
     /// The same for all attempts: an answer to an earlier one is as good.
@@ -134,6 +136,7 @@ impl Pastry {
         let nonce = self.nonce();
         self.joining = Some(Box::new(Joining {
             request,
+            isolated: status == Status::Isolated,
             attempt: 0,
             next_seed: 0,
             nonce,
@@ -208,6 +211,7 @@ impl Pastry {
     }
 
     fn try_join(&mut self, cx: &mut Ctx<'_>) {
+        self.look_for_ring(cx);
         let Some(joining) = &mut self.joining else { return };
         let Some(&seed) = self.seeds.get(usize::from(joining.next_seed) % self.seeds.len().max(1)) else {
             return;
@@ -480,6 +484,9 @@ impl Pastry {
         if matches!(self.status, Status::Waiting | Status::Ok) {
             self.drop_leases();
             self.set_status(Status::Joining, cx);
+            if bound.is_zero() {
+                self.look_for_ring(cx);
+            }
         }
         let Some(joining) = &mut self.joining else { return };
         cx.note(Note::JoinRetried);
@@ -496,6 +503,18 @@ impl Pastry {
         }
         cx.set_timer(Timer::Join, pause.max(bound));
         self.drop_search();
+    }
+
+    /// A node that was part of a ring is isolated again after a failed attempt, once no lease of its runs any more.
+    /// If it stayed a joiner, a ring whose members all came back at once and all failed once would never form: joiners
+    /// turn others away (`members_that_both_failed_once_form_their_ring_again`).
+    fn look_for_ring(&mut self, cx: &mut Ctx<'_>) {
+        let isolated = self.joining.as_ref().is_some_and(|joining| joining.isolated);
+        if isolated && self.status == Status::Joining {
+            let me = self.router.me().id;
+            self.router.reset_leaf_set(LeafSet::partial(me, cx.config.leaf_side(), me.plus(1 << 127)));
+            self.set_status(Status::Isolated, cx);
+        }
     }
 
     fn drop_search(&mut self) {

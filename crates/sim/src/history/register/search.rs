@@ -4,7 +4,8 @@
 //! Three things keep it short. A read that fits where the search stands is put there at once: it changes nothing for
 //! others. A write whose outcome is unknown has either been read, and then happened before that read was answered, or
 //! nobody has seen it, and mostly it is as if it had never been. And what else may have happened is only tried where an answer
-//! does not fit without it, or does not say what it found.
+//! does not fit without it, or does not say what it found. If the increments of unknown outcome are different powers of two, the
+//! number somebody was told says which of them have happened: no others are tried.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -44,6 +45,7 @@ pub(super) fn judge(operations: &[Operation], start: Start, rules: &Rules) -> Ve
         steps: steps(operations, rules),
         seen: HashSet::new(),
         keeps: operations.iter().any(|operation| matches!(operation.action, Action::Expire(_))),
+        digits: are_digits(operations),
         budget: rules.budget,
         done: Vec::new(),
     };
@@ -96,6 +98,8 @@ struct Step {
     /// [`NEVER`] for what may happen at any time or not at all.
     completed: Time,
     required: bool,
+    /// It comes before everything acknowledged that was asked for after this ([`Rules::late`]).
+    overdue: Time,
     kind: Kind,
 }
 
@@ -171,6 +175,20 @@ fn renewed(operations: &[Operation]) -> Option<String> {
     None
 }
 
+/// Says whether the increments of unknown outcome are different powers of two, up or down, and nothing but increments and
+/// deletes changes the number: then it tells which of them have happened.
+fn are_digits(operations: &[Operation]) -> bool {
+    let mut seen = BTreeSet::new();
+    operations.iter().all(|operation| match operation.action {
+        Action::Increment(by) if operation.effect() == Effect::Possible => {
+            by.unsigned_abs().is_power_of_two() && seen.insert(by.unsigned_abs())
+        }
+        Action::Increment(_) | Action::Read => true,
+        Action::Delete { condition } => condition == Condition::Always,
+        _ => false,
+    })
+}
+
 /// Returns what the search has to put in order.
 fn steps(operations: &[Operation], rules: &Rules) -> Vec<Step> {
     let mut texts = Texts::default();
@@ -225,7 +243,8 @@ fn steps(operations: &[Operation], rules: &Rules) -> Vec<Step> {
             }
             _ => continue,
         };
-        steps.push(Step { invoked: operation.invoked, completed, required, kind });
+        let overdue = operation.overdue(rules);
+        steps.push(Step { invoked: operation.invoked, completed, required, overdue, kind });
     }
     steps.sort_by_key(|step| step.invoked);
     steps
@@ -364,6 +383,11 @@ impl State {
 }
 
 impl Step {
+    /// Says whether this is a change that was acknowledged.
+    fn is_acknowledged(&self) -> bool {
+        matches!(self.kind, Kind::Change { made: Some(version), .. } if version != Version::ZERO)
+    }
+
     /// Returns the states this step may lead to: none if its answer does not fit.
     fn after(&self, state: State) -> [Option<State>; 2] {
         let (present, absent) = state.there(self);
@@ -447,6 +471,8 @@ struct Search {
     seen: HashSet<(Box<[u64]>, State)>,
     /// Whether a value may stay and get another version: then versions tell one time it was there from another.
     keeps: bool,
+    /// Whether a number tells which of the increments of unknown outcome have happened.
+    digits: bool,
     budget: usize,
     done: Vec<u64>,
 }
@@ -490,6 +516,7 @@ impl Search {
         }
         let (required, optional): (Vec<usize>, Vec<usize>) =
             next.into_iter().partition(|step| self.steps[*step].required);
+        let told = self.told_increments(state, &required, &optional);
         let mut stuck = state.expiry.is_some();
         for step in required {
             let after = self.steps[step].after(state);
@@ -511,6 +538,11 @@ impl Search {
             if !stuck && !matches!(kind, Kind::Change { how: How::Expire, .. }) {
                 continue;
             }
+            if told.as_ref().is_some_and(
+                |told| matches!(kind, Kind::Change { how: How::Increment(by, _), .. } if !told.contains(&by)),
+            ) {
+                continue;
+            }
             // Of several that would do the same, the first asked.
             if optional[..at].iter().any(|earlier| self.steps[*earlier].kind == kind) {
                 continue;
@@ -520,6 +552,46 @@ impl Search {
             }
         }
         false
+    }
+
+    /// Returns the increments of unknown outcome that lead to a number which one of the steps that must come was told.
+    /// Others need not be tried before it. `None` if numbers do not tell.
+    fn told_increments(&self, state: State, required: &[usize], optional: &[usize]) -> Option<BTreeSet<i64>> {
+        let before = match state.value {
+            None => 0,
+            Some(Value::Number(number)) => number,
+            Some(Value::Text(_)) => return None,
+        };
+        if !self.digits || state.wild || state.expiry.is_some() {
+            return None;
+        }
+        let open: BTreeSet<(u32, i64)> = optional
+            .iter()
+            .filter_map(|step| match self.steps[*step].kind {
+                Kind::Change { how: How::Increment(by, _), .. } => Some((by.trailing_zeros(), by)),
+                _ => None,
+            })
+            .collect();
+        let mut told = BTreeSet::new();
+        for step in required {
+            let found = match self.steps[*step].kind {
+                Kind::Read(Some((Value::Number(number), _))) => number,
+                Kind::Change { how: How::Increment(by, Some(number)), .. } => number.wrapping_sub(by),
+                _ => continue,
+            };
+            // From the lowest digit on, each is there or not.
+            let (mut left, mut used) = (found.wrapping_sub(before), Vec::new());
+            for (digit, by) in &open {
+                if left.trailing_zeros() == *digit {
+                    left = left.wrapping_sub(*by);
+                    used.push(*by);
+                }
+            }
+            if left == 0 {
+                told.extend(used);
+            }
+        }
+        Some(told)
     }
 
     fn go_on(&mut self, step: usize, state: State) -> bool {
@@ -532,20 +604,33 @@ impl Search {
     /// Returns the steps that may come next, those answered first in front. `None` if nothing has to.
     fn next(&self) -> Option<Vec<usize>> {
         let (mut next, mut end, mut left) = (Vec::new(), NEVER, false);
+        // When the latest of what was acknowledged and is in the order was asked for.
+        let mut acknowledged = Time::ZERO;
         for (at, step) in self.steps.iter().enumerate() {
             // Asked after somebody who is not in the order yet was answered.
             if step.invoked > end {
                 break;
             }
-            if !self.is_done(at) {
-                next.push(at);
-                if step.required {
-                    left = true;
-                    end = end.min(step.completed);
+            if self.is_done(at) {
+                if step.is_acknowledged() {
+                    acknowledged = acknowledged.max(step.invoked);
                 }
+                continue;
+            }
+            next.push(at);
+            if step.required {
+                left = true;
+                end = end.min(step.completed);
             }
         }
-        next.retain(|step| self.steps[*step].invoked <= end);
+        if next.iter().any(|step| self.steps[*step].required && self.steps[*step].overdue < acknowledged) {
+            // Somebody has read it, so it happened; but it is too late for that.
+            return Some(Vec::new());
+        }
+        next.retain(|step| {
+            let step = &self.steps[*step];
+            step.invoked <= end && step.overdue >= acknowledged
+        });
         next.sort_by_key(|step| self.steps[*step].completed);
         left.then_some(next)
     }

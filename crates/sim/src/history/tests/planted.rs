@@ -75,6 +75,65 @@ fn what_is_not_known_may_happen_once_late_or_never() {
     ]);
 }
 
+/// An unknown outcome may come about late, but replaces nothing that was acknowledged and asked for long after it.
+#[test]
+fn what_is_overdue_replaces_nothing_acknowledged() {
+    let strict = Rules { late: Some(Duration::from_secs(5)), ..Rules::default() };
+    let history = |acknowledged: u64| {
+        [
+            op(1, 0, 2, write("a"), unknown()),
+            op(2, acknowledged, acknowledged + 10, write("b"), ok(10)),
+            op(3, acknowledged + 20, acknowledged + 30, Action::Read, found("a", 20)),
+        ]
+    };
+    good(&history(5100));
+    register::check(&history(4900), &strict).expect("it is not late");
+    let finding = register::check(&history(5100), &strict).expect_err("overdue");
+    assert!(finding.problem.starts_with("overdue: write a of unknown outcome replaced write b"), "{finding}");
+    // What nobody acknowledged since may still come about, and so may what builds on what is there.
+    let alone = [op(1, 0, 2, write("a"), unknown()), op(3, 9000, 9001, Action::Read, found("a", 20))];
+    register::check(&alone, &strict).expect("nothing was replaced");
+    let counts = [
+        op(1, 0, 2, Action::Increment(4), unknown()),
+        op(2, 6000, 6001, Action::Increment(1), counted(1, 10)),
+        op(2, 6002, 6003, Action::Increment(2), counted(7, 20)),
+    ];
+    register::check(&counts, &strict).expect("increments undo nothing");
+
+    let back = [
+        op(1, 0, 2, add("a"), unknown()),
+        op(2, 6000, 6001, remove("a"), ok(10)),
+        op(3, 6010, 6011, Action::Members, members(&["a"])),
+    ];
+    good(&back);
+    assert!(set::check(&back, &strict).expect_err("overdue").problem.contains("zombie"));
+    let gone = [
+        op(1, 0, 2, delete(), unknown()),
+        op(2, 6000, 6001, add("a"), ok(10)),
+        op(3, 6010, 6011, Action::Members, members(&[])),
+    ];
+    good(&gone);
+    assert!(set::check(&gone, &strict).expect_err("overdue").problem.contains("lost"));
+}
+
+/// Forty increments of unknown outcome, and a number that says which of them have happened.
+#[test]
+fn numbers_tell_which_increments_happened() {
+    let mut history: Vec<Operation> =
+        (0..40).map(|n| op(n, u64::from(n), 50, Action::Increment(1 << n), unknown())).collect();
+    let mut number = 0;
+    for at in 0..20 {
+        number += (1 << (2 * at)) + (1 << 50);
+        let counted = counted(number, 10 + 10 * at);
+        history.push(op(50, 100 + 10 * at, 101 + 10 * at, Action::Increment(1 << 50), counted));
+    }
+    let rules = Rules { budget: 1000, ..Rules::default() };
+    let looked = register::check(&history, &rules).expect("there is an order");
+    assert_eq!((looked.keys, looked.undecided), (1, Vec::new()));
+    history.push(op(51, 900, 901, Action::Read, found(&(number + 1).to_string(), 999)));
+    register::check(&history, &rules).expect_err("one increment twice");
+}
+
 #[test]
 fn what_failed_for_good_is_never_seen() {
     let lie =

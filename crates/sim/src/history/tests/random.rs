@@ -128,7 +128,7 @@ fn long_histories_are_decided() {
             let history = history(&mut SeededDice::new(seed), &shape);
             let looked =
                 register::check(&history, &Rules::default()).unwrap_or_else(|finding| panic!("{finding}"));
-            assert_eq!((looked.keys, looked.undecided), (1, 0), "seed {seed}");
+            assert_eq!((looked.keys, looked.undecided.len()), (1, 0), "seed {seed}");
         }
     }
 }
@@ -149,7 +149,7 @@ fn most_wrong_answers_are_found() {
                 caught += 1;
                 longest = longest.max(finding.history.len());
             }
-            Ok(looked) => undecided += looked.undecided,
+            Ok(looked) => undecided += looked.undecided.len(),
         }
     }
     println!("{caught} of {planted} caught, {undecided} undecided, the longest told in {longest}");

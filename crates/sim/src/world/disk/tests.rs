@@ -167,12 +167,12 @@ fn an_empty_disk_is_a_birth_and_an_old_one_is_not() {
 #[test]
 fn rot_changes_one_bit_of_what_is_seen_and_kept() {
     let mut world = world(DiskOptions::default());
-    assert_eq!(world.rot(0, Space::Data), None);
+    assert_eq!(world.rot(0, Space::Data, &|_| true), None);
     persist(&mut world, 1, "a", Some("abc"));
     world.start_sync(0);
     world.run_for(Duration::from_millis(2));
-    assert_eq!(world.rot(0, Space::Members), None);
-    let key = world.rot(0, Space::Data).expect("there is a value");
+    assert_eq!(world.rot(0, Space::Members, &|_| true), None);
+    let (key, _) = world.rot(0, Space::Data, &|_| true).expect("there is a value");
     let bytes = world.durable(0).and_then(|records| records.read(Space::Data, &key)).expect("still there");
     let flipped: u32 = bytes.iter().zip(b"abc").map(|(new, old)| (new ^ old).count_ones()).sum();
     assert_eq!((&key[..], flipped), (&b"a"[..], 1));
