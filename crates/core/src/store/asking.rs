@@ -117,7 +117,12 @@ impl Store {
 
     /// Takes the next step with a request.
     fn pursue(&mut self, serial: u32, ring: &dyn Routes, cx: &mut Ctx<'_>) {
-        let Some(asking) = self.asks.get(&serial) else { return };
+        let Some(asking) = self.asks.get_mut(&serial) else { return };
+        if !is_read(&asking.ask.action) && !self.time.is_settled() {
+            // A request that changes something says until when it may, by cluster time.
+            asking.leg = At::Pause(cx.now);
+            return;
+        }
         if is_plain(&asking.ask.action) && asking.version == Version::ZERO {
             let floor = asking.floor;
             let version = self.make_version(floor, cx);
@@ -268,7 +273,8 @@ impl Store {
         }
         let patience = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
         asking.hops = asking.hops.max(1);
-        let message = Message::Ask { serial, ask: *ask, version, patience, turn, at };
+        let until = self.time(cx).saturating_add(patience.into());
+        let message = Message::Ask { serial, ask: *ask, version, patience, turn, at, until };
         cx.send(holder, Body::Store(Box::new(Packet { message, contacts: Vec::new() })));
     }
 

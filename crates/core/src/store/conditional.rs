@@ -28,6 +28,9 @@ enum Made {
 impl Store {
     /// Starts a conditional write, or starts it over, under a new ballot.
     pub(super) fn prepare_ballot(&mut self, id: u32, cell: Cell, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        if self.ops.get(&id).is_some_and(|op| op.deadline <= cx.now) {
+            return self.give_up(id, ring, cx);
+        }
         let ballot = self.make_version(self.latest(cx), cx);
         let Some(op) = self.ops.get_mut(&id) else { return };
         let Some(ballot) = ballot else {

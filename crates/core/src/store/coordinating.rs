@@ -177,11 +177,15 @@ impl Store {
         (serial, turn): (u32, u8),
         ask: Ask,
         (version, at): (Version, u64),
-        patience: u32,
+        (patience, until): (u32, u64),
         ring: &dyn Routes,
         cx: &mut Ctx<'_>,
     ) {
-        let deadline = cx.now.after(Duration::from_millis(patience.into()).min(cx.config.deadline_max));
+        let mut left = Duration::from_millis(patience.into()).min(cx.config.deadline_max);
+        if !is_read(&ask.action) && self.knows_time() {
+            left = left.min(Duration::from_millis(until.saturating_sub(self.time(cx))));
+        }
+        let deadline = cx.now.after(left);
         let origin = Origin { node: from.id, serial };
         // Networks may double messages, and a number must not grow twice. A plain write that comes twice is the same
         // write, but nobody may be told to make a new one of it.
@@ -213,7 +217,9 @@ impl Store {
         cx: &mut Ctx<'_>,
     ) {
         let slot = Cut::of(cx.config.slots).slot(ask.name.id);
-        let response = if ask.name.bytes.len() > cx.config.key_max as usize {
+        let response = if deadline <= cx.now {
+            Some(Response::Failed(Trouble::Timeout { happened: Happened::No }))
+        } else if ask.name.bytes.len() > cx.config.key_max as usize {
             Some(Response::Failed(Trouble::TooLarge { limit: cx.config.key_max }))
         } else if self.ops.len() >= cx.config.operations as usize {
             Some(Response::Failed(Trouble::Busy))
@@ -364,6 +370,10 @@ impl Store {
     /// Begins an operation, or begins it again: the slot must be served here.
     pub(super) fn begin(&mut self, id: u32, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         let Some(op) = self.ops.get_mut(&id) else { return };
+        if op.deadline <= cx.now {
+            // This node was stopped, or waited long: the asker has been told that it does not know.
+            return self.give_up(id, ring, cx);
+        }
         op.attempt = op.attempt.wrapping_add(1);
         op.stage = Stage::Waiting;
         let number = op.slot;
@@ -606,6 +616,9 @@ impl Store {
     ) {
         let (id, attempt, item) = (number >> 16, (number >> 8) as u8, number as u8);
         let Some(op) = self.ops.get_mut(&id).filter(|op| op.attempt == attempt) else { return };
+        if op.deadline <= cx.now {
+            return self.give_up(id, ring, cx);
+        }
         let Some(slot) = self.slots.get(&op.slot) else { return };
         let (epoch, members) = (slot.view.epoch, slot.view.members.len());
         let Some(place) = slot.view.place(from).filter(|_| epoch == op.epoch) else { return };

@@ -46,6 +46,11 @@ pub enum Message {
         #[n(5)]
         #[cbor(default)]
         at: u64,
+        /// The cluster time, in milliseconds, after which the asker no longer waits: a coordinator that was stopped must not
+        /// do then what the asker's user took for lost.
+        #[n(6)]
+        #[cbor(default)]
+        until: u64,
     },
     /// Ends an ask.
     #[n(1)]

@@ -439,8 +439,9 @@ impl Store {
         (peer.silent, peer.down) = (false, None);
         let Packet { message, contacts } = packet;
         match message {
-            Message::Ask { serial, ask, version, patience, turn, at } => {
-                self.asked(from, (serial, turn), ask, (version, at), patience, ring, cx);
+            Message::Ask { serial, ask, version, patience, turn, at, until } => {
+                let times = (version, at);
+                self.asked(from, (serial, turn), ask, times, (patience, until), ring, cx);
             }
             Message::Answer { serial, response, turn } => {
                 self.answered(from.id, (serial, turn), response, contacts, ring, cx);

@@ -279,7 +279,7 @@ impl Store {
             }
         };
         if epoch == 0 || !useful {
-            return self.pull_failed(number, pull.why, from, cx);
+            return self.pull_failed(number, pull.why);
         }
         let size = |records: &[(Cell, Shared)]| records.iter().map(|(_, record)| record.0.len()).sum();
         self.rate.spend(size(&records));
@@ -309,7 +309,7 @@ impl Store {
             pull.why == Why::CatchUp && !ready && state.is_some_and(|(state, entered)| state != entered);
         if short {
             // The source changed while we read it.
-            return self.pull_failed(number, pull.why, from, cx);
+            return self.pull_failed(number, pull.why);
         }
         if pull.why == Why::Sweep
             && pull.differ.is_empty()
@@ -428,7 +428,7 @@ impl Store {
         }
     }
 
-    fn pull_failed(&mut self, number: u32, why: Why, from: NodeId, cx: &mut Ctx<'_>) {
+    fn pull_failed(&mut self, number: u32, why: Why) {
         match why {
             // A survivor that does not tell what it has must not be passed over in silence.
             Why::Rebuild => _ = self.rebuilds.remove(&number),
@@ -468,7 +468,7 @@ impl Store {
                 self.ask_more(nonce, ring, cx);
             } else if tries >= TRIES || self.is_down(from) {
                 self.pulls.remove(&nonce);
-                self.pull_failed(number, why, from, cx);
+                self.pull_failed(number, why);
             } else {
                 self.ask_page(nonce, ring, cx);
             }

@@ -136,7 +136,7 @@ impl Store {
     }
 
     /// An operation has run out of time.
-    fn give_up(&mut self, id: u32, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+    pub(super) fn give_up(&mut self, id: u32, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         let Some(op) = self.ops.get(&id) else { return };
         let members = self.slots.get(&op.slot).map_or(1, |slot| slot.view.members.len());
         let wanted = op.wanted(members) as u8;

@@ -165,9 +165,6 @@ impl Store {
         cx: &mut Ctx<'_>,
     ) -> (Verdict, u64) {
         let Ok(record) = Record::read(cell, &record.0) else { return (Verdict::Malformed, 0) };
-        if !self.room && !matches!(record.kind(), Kind::Gone | Kind::MemberGone) {
-            return (Verdict::NoSpace, 0);
-        }
         if !self.is_admissible(record.ballot(), cx) && cx.config.rule(Safeguard::ClockAhead) {
             return (Verdict::Ahead, 0);
         }
@@ -185,6 +182,10 @@ impl Store {
         let rank = held.as_ref().map_or(Rank::default(), Record::rank);
         if rank == record.rank() {
             return (Verdict::Taken, if sync { self.unsynced.get(cell).copied().unwrap_or(0) } else { 0 });
+        }
+        // Not before it is clear that the record is not there already: it may be asked for twice.
+        if !self.room && !record.is_tombstone() {
+            return (Verdict::NoSpace, 0);
         }
         let promised = self.promise(number, cell, cx);
         let bound = if cx.config.rule(Safeguard::Promises) { promised } else { Version::ZERO };

@@ -196,7 +196,15 @@ impl Liar {
                 let ask = Ask { name: self.name(), action: self.action(), level: Level::Quorum };
                 let patience = [0, 100, u32::MAX][self.below(3) as usize];
                 let (version, turn) = (self.version(), self.below(3) as u8);
-                Message::Ask { serial: nonce, ask, version, patience, turn, at: self.dice.roll() }
+                Message::Ask {
+                    serial: nonce,
+                    ask,
+                    version,
+                    patience,
+                    turn,
+                    at: self.dice.roll(),
+                    until: self.dice.roll(),
+                }
             }
             2 => {
                 let found = Found::Value(None);

@@ -64,6 +64,7 @@ fn asks() -> Vec<Message> {
             patience: 2000,
             turn: 3,
             at: u64::MAX,
+            until: u64::MAX,
         })
         .collect()
 }
