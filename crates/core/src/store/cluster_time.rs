@@ -16,6 +16,7 @@ use crate::contact::Contact;
 use crate::edge::Ctx;
 use crate::id::NodeId;
 use crate::overlay::Routes;
+use crate::records::{Space, Write};
 use crate::time::Time;
 
 /// How long a reading of another node's clock counts. Monotonic clocks drift by less than 0.2 ms in a second.
@@ -37,6 +38,8 @@ const FARTHEST: u64 = 10 * 366 * 86_400_000;
 /// The offset of cluster time, and what it is made of.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct ClusterTime {
+    /// Cluster time as an earlier life knew it: it is later now, whatever the wall clock says.
+    known: u64,
     /// Milliseconds from this node's monotonic clock to cluster time.
     offset: Option<i64>,
     settled: bool,
@@ -86,14 +89,20 @@ impl ClusterTime {
     fn at(&self, now: Time, wall: u64) -> u64 {
         match self.offset {
             Some(offset) => u64::try_from(millis(now).saturating_add(offset)).unwrap_or(0),
-            None => wall,
+            None => wall.max(self.known),
         }
+    }
+
+    /// Begins a life on a disk that knows this time.
+    pub(super) fn since(known: u64) -> ClusterTime {
+        ClusterTime { known, ..ClusterTime::default() }
     }
 
     /// Starts from the wall clock, once.
     pub(super) fn start(&mut self, now: Time, wall: u64) {
         if self.offset.is_none() {
-            self.offset = Some(i64::try_from(wall).unwrap_or(i64::MAX).saturating_sub(millis(now)));
+            let start = i64::try_from(wall.max(self.known)).unwrap_or(i64::MAX);
+            self.offset = Some(start.saturating_sub(millis(now)));
         }
     }
 
@@ -160,6 +169,14 @@ impl Store {
             return cx.wall;
         }
         self.time.at(cx.now, cx.wall)
+    }
+
+    /// Writes cluster time down: it does not go back, also if all nodes start again with clocks that were set back.
+    pub(super) fn keep_time(&mut self, cx: &Ctx<'_>) {
+        if self.time.settled {
+            let (key, value) = (super::TIME_KEY.into(), Some(self.time(cx).to_be_bytes().as_slice().into()));
+            self.writes.push(Write { space: Space::Meta, key, value });
+        }
     }
 
     /// Says whether cluster time is known: versions may be made, and times to live judged.
@@ -230,7 +247,8 @@ impl Store {
             nonce,
             is_answer,
             time: self.time(cx),
-            wall: cx.wall,
+            // Before cluster time is known: what this node would take it for.
+            wall: if self.time.settled { cx.wall } else { self.time(cx) },
             settled: self.time.settled,
             hybrid: self.clock.hybrid,
             born: self.me.born,
@@ -356,7 +374,9 @@ impl Store {
         // What was made while the clock was far ahead binds nothing: all that was stored is in the floor.
         let near = self.clock.last.wall() <= base.wall().saturating_add(Self::ahead(cx));
         let version = if near { base.max(self.clock.last) } else { base }.next(tag);
-        self.move_bound(version);
+        if self.move_bound(version) {
+            self.keep_time(cx);
+        }
         if version.wall() >= self.clock.bound {
             return None;
         }
@@ -396,7 +416,7 @@ mod tests {
     fn time(offset: i64, settled: bool, readings: &[Reading]) -> ClusterTime {
         let readings = readings.iter().enumerate().map(|(at, reading)| (Id::new(at as u128 + 1), *reading));
         let readings = readings.collect();
-        ClusterTime { offset: Some(offset), settled, since: Some(NOW), asked: None, readings }
+        ClusterTime { known: 0, offset: Some(offset), settled, since: Some(NOW), asked: None, readings }
     }
 
     #[test]

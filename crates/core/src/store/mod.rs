@@ -76,6 +76,7 @@ const AWAITED: Duration = Duration::from_secs(30);
 const BUSY: Duration = Duration::from_millis(25);
 
 const CLOCK_KEY: &[u8] = b"clock";
+const TIME_KEY: &[u8] = b"time";
 const AGE_KEY: &[u8] = b"age";
 /// How often the age of a disk that is written to goes up.
 const AGEING: Duration = Duration::from_millis(50);
@@ -261,7 +262,7 @@ impl Store {
         let mut store = Store {
             me,
             clock: Clock { last: Version::at(bound), hybrid: Version::ZERO, lead: 0, bound, asked: bound },
-            time: ClusterTime::default(),
+            time: ClusterTime::since(number(TIME_KEY)),
             slots: BTreeMap::new(),
             asks: BTreeMap::new(),
             ops: BTreeMap::new(),
@@ -360,14 +361,16 @@ impl Store {
     }
 
     /// Sees to it that versions up to this one may be made, after a restart, too.
-    fn move_bound(&mut self, version: Version) {
-        if version.wall() + BOUND_LEFT > self.clock.asked {
+    fn move_bound(&mut self, version: Version) -> bool {
+        let moves = version.wall() + BOUND_LEFT > self.clock.asked;
+        if moves {
             let bound = version.wall() + BOUND_AHEAD;
             self.clock.asked = bound;
             let (key, value) = (CLOCK_KEY.into(), Some(bound.to_be_bytes().as_slice().into()));
             self.writes.push(Write { space: Space::Meta, key, value });
             self.after.push_back((self.this_ticket(), After::Bound(bound)));
         }
+        moves
     }
 
     /// Says whether this node has a place in the ring. The store does not wait for leases: its own votes decide.

@@ -58,6 +58,7 @@ impl Store {
             let half = cx.config.sweep / 2;
             let more = u64::try_from(half.as_millis()).unwrap_or(u64::MAX).max(1);
             self.sweep = cx.now.after(half + Duration::from_millis(cx.dice.roll() % more));
+            self.keep_time(cx);
             self.compare_clocks(ring, cx);
             self.compare(ring, cx);
             self.ask_to_forget(cx);
