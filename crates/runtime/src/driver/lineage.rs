@@ -74,7 +74,7 @@ impl Driver {
             format!("node {:.8} has lineage {:08x} and {records} record{s}", id.to_string(), lineage >> 32)
         };
         let text = format!(
-            "the two stores were founded apart and cannot become one: {}, {} (KR0422)",
+            "the two stores were founded apart and cannot become one: {}, {}",
             side(peer, theirs, hello.records),
             side(self.me.identity.id(), ours, self.record_count()),
         );
