@@ -21,10 +21,11 @@ use crate::launch::give_store;
 use crate::report::What;
 use crate::seeds::Seed;
 
-/// A client that asked for a ring, and the seeds it named.
+/// A client that asked for a ring.
 struct Client {
     reply: oneshot::Sender<Result<(), RequestError>>,
-    seeds: Vec<Seed>,
+    /// The seeds it named that were not known before.
+    added: Vec<Seed>,
 }
 
 type Waiting = Option<Client>;
@@ -86,22 +87,27 @@ impl Driver {
 
     /// A handle asks for a ring.
     pub(super) fn join(&mut self, seeds: Vec<Seed>, reply: oneshot::Sender<Result<(), RequestError>>) {
-        let seeds: Vec<Seed> = seeds.into_iter().filter(|seed| !self.seeds.contains(seed)).collect();
-        for seed in &seeds {
+        let added: Vec<Seed> = seeds.iter().filter(|seed| !self.seeds.contains(seed)).cloned().collect();
+        for seed in &added {
             self.seeds.insert(0, seed.clone());
         }
         self.seeds.truncate(64);
         if self.joining {
             // The search under way tries them, too.
+            if let Some(named) = &mut self.named {
+                named.extend(seeds);
+                named.truncate(64);
+            }
             let _ = reply.send(Err(RequestError::AlreadyJoined));
             return;
         }
-        self.look_for_ring(Vec::new(), Some(Client { reply, seeds }));
+        self.look_for_ring(Vec::new(), Some(Client { reply, added }));
+        self.named = Some(seeds);
     }
 
     fn look_for_ring(&mut self, remembered: Vec<Contact>, client: Waiting) {
         let Some(shell) = self.shell.upgrade() else { return };
-        (self.joining, self.yielded) = (true, false);
+        (self.joining, self.yielded, self.named) = (true, false, None);
         spawn_local(async move { shell.find_ring(remembered, client).await });
     }
 
@@ -126,8 +132,8 @@ impl Driver {
     fn was_turned_away(&mut self, error: RequestError, client: Waiting) {
         self.joining = false;
         match client {
-            Some(Client { reply, seeds }) => {
-                self.seeds.retain(|seed| !seeds.contains(seed));
+            Some(Client { reply, added }) => {
+                self.seeds.retain(|seed| !added.contains(seed));
                 let _ = reply.send(Err(error));
             }
             None => self.finish(match error {
@@ -228,7 +234,8 @@ impl Shell {
             }
             let (seeds, yielded) = {
                 let driver = self.driver.borrow();
-                (driver.seeds.clone(), driver.yielded)
+                // A client hears of the seeds it named, not of others that this node knows.
+                (driver.named.as_ref().unwrap_or(&driver.seeds).clone(), driver.yielded)
             };
             let round = self.try_seeds(seeds).await;
             if !round.found.is_empty() || !remembered.is_empty() {

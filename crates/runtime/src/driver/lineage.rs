@@ -171,3 +171,99 @@ impl Driver {
         self.apart.insert(peer)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::Builder;
+    use crate::handle::{Call, Handle};
+    use crate::transport::hello::Purpose;
+    use crate::transport::mem::Hub;
+
+    /// Does something to the driver of a node.
+    async fn enter<T: Send + 'static>(
+        node: &Handle,
+        work: impl FnOnce(&mut Driver) -> T + Send + 'static,
+    ) -> T {
+        let (tell, told) = oneshot::channel();
+        let work = Box::new(move |driver: &mut Driver| drop(tell.send(work(driver))));
+        assert!(node.shared.calls.send(Call::Enter(work)).await.is_ok());
+        told.await.unwrap()
+    }
+
+    /// A founder that is about to join, and what it says.
+    async fn joiner(hub: &Hub) -> (Handle, Hello) {
+        let node = Builder::new("t").memory(hub).start_here().await.unwrap();
+        node.ready().await.unwrap();
+        let hello = enter(&node, |driver| {
+            driver.joining = true;
+            driver.hello(Purpose::Peer, NodeId::ZERO)
+        });
+        let hello = hello.await;
+        assert!(hello.yields && hello.lineage.is_some());
+        (node, hello)
+    }
+
+    async fn accept(node: &Handle, hello: &Hello, from: &Handle) -> Result<(), Refused> {
+        let (hello, from) = (hello.clone(), from.id());
+        enter(node, move |driver| driver.judge_lineage(&hello, from)).await
+    }
+
+    async fn answered(node: &Handle, hello: &Hello, from: &Handle) -> Why {
+        let (hello, from) = (hello.clone(), from.id());
+        enter(node, move |driver| driver.judge_lineage_answer(&hello, from, true)).await.unwrap_err().why
+    }
+
+    fn run(test: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        tokio::task::LocalSet::new().block_on(&runtime, test);
+    }
+
+    #[test]
+    fn if_both_accept_each_other_the_higher_id_yields() {
+        run(async {
+            let hub = Hub::new();
+            let (mut low, mut high) = (joiner(&hub).await, joiner(&hub).await);
+            if low.0.id() > high.0.id() {
+                std::mem::swap(&mut low, &mut high);
+            }
+            accept(&low.0, &high.1, &high.0).await.unwrap();
+            accept(&high.0, &low.1, &low.0).await.unwrap();
+            assert_eq!(answered(&low.0, &high.1, &high.0).await, Why::Other);
+            assert_eq!(answered(&high.0, &low.1, &low.0).await, Why::Orderly);
+            assert_eq!(enter(&low.0, |driver| driver.lineage()).await, low.1.lineage);
+            assert_eq!(enter(&high.0, |driver| driver.lineage()).await, low.1.lineage);
+        });
+    }
+
+    #[test]
+    fn a_node_that_another_yields_to_keeps_its_lineage() {
+        run(async {
+            let hub = Hub::new();
+            let (node, other, third) = (joiner(&hub).await, joiner(&hub).await, joiner(&hub).await);
+            accept(&node.0, &third.1, &third.0).await.unwrap();
+            assert!(!enter(&node.0, |driver| driver.offers_to_yield()).await);
+            assert_eq!(answered(&node.0, &other.1, &other.0).await, Why::Other);
+            // Two have its word: it is not free by being the higher of one pair.
+            accept(&node.0, &other.1, &other.0).await.unwrap();
+            assert_eq!(answered(&node.0, &other.1, &other.0).await, Why::Other);
+            assert_eq!(enter(&node.0, |driver| driver.lineage()).await, node.1.lineage);
+        });
+    }
+
+    #[test]
+    fn a_node_that_is_not_joining_never_yields() {
+        run(async {
+            let hub = Hub::new();
+            let (node, other) = (joiner(&hub).await, joiner(&hub).await);
+            enter(&node.0, |driver| driver.joining = false).await;
+            let calm = enter(&node.0, |driver| driver.hello(Purpose::Peer, NodeId::ZERO)).await;
+            assert!(!calm.yields);
+            assert_eq!(answered(&node.0, &other.1, &other.0).await, Why::Lineage);
+            enter(&other.0, |driver| driver.joining = false).await;
+            assert_eq!(accept(&other.0, &calm, &node.0).await.unwrap_err().why, Why::Lineage);
+        });
+    }
+}

@@ -119,6 +119,8 @@ pub(crate) struct Driver {
     seeds: Vec<Seed>,
     /// Whether the search for a ring is under way, and for whom.
     joining: bool,
+    /// The only seeds of that search, if a client has named them.
+    named: Option<Vec<Seed>>,
     /// Whether this search for a ring has dropped the lineage of an empty store.
     yielded: bool,
     /// What this node has promised about its lineage.
@@ -235,6 +237,7 @@ impl Shell {
                 next_request: 0,
                 seeds: parts.seeds,
                 joining: false,
+                named: None,
                 yielded: false,
                 pin: None,
                 apart: HashSet::new(),
