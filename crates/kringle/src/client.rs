@@ -125,7 +125,8 @@ impl Client {
         let path = format!("batch?timeout={}", self.deadline());
         let lines: String = operations.iter().map(|operation| format!("{operation}\n")).collect();
         // In the worst case every operation is on one key, and each takes its time.
-        let patience = self.timeout.saturating_mul(u32::try_from(operations.len()).unwrap_or(u32::MAX)) + GRACE;
+        let patience =
+            self.timeout.saturating_mul(u32::try_from(operations.len()).unwrap_or(u32::MAX)) + GRACE;
         let mut response = self.send("POST", &path, || {
             let request = self.agent.post(self.url(&path)).content_type("application/x-ndjson");
             request.config().timeout_global(Some(patience)).build().send(lines.as_bytes())
@@ -137,11 +138,9 @@ impl Client {
         let answers = answers.map_err(|error| self.foreign(&error))?;
         match answers.len() == operations.len() {
             true => Ok(answers),
-            false => Err(self.foreign(&format!(
-                "{} answers to {} operations",
-                answers.len(),
-                operations.len()
-            ))),
+            false => {
+                Err(self.foreign(&format!("{} answers to {} operations", answers.len(), operations.len())))
+            }
         }
     }
 

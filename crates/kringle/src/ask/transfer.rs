@@ -213,10 +213,21 @@ fn read(client: &Client, keys: &[Listed], tally: &mut Tally, manners: Manners) -
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Line {
-    Head { schema: String },
-    End { end: End },
-    Set { key: Bytes, values: Vec<Shown> },
-    Value { key: Bytes, #[serde(flatten)] shown: Shown },
+    Head {
+        schema: String,
+    },
+    End {
+        end: End,
+    },
+    Set {
+        key: Bytes,
+        values: Vec<Shown>,
+    },
+    Value {
+        key: Bytes,
+        #[serde(flatten)]
+        shown: Shown,
+    },
 }
 
 #[derive(Deserialize)]
@@ -254,12 +265,17 @@ struct Entry {
 /// Stores the keys of an export.
 pub(crate) fn import(asked: &Asked, args: &ImportArgs, json: Option<Json>) -> Answer {
     let client = Client::new(asked, args.manners)?;
+    // Before a long file is read for nothing.
+    client.get("status?local=true")?;
     let path = args.file.as_ref().filter(|path| path.as_os_str() != "-");
     let place = path.map_or("standard input".into(), |path| path.display().to_string());
     let mut input: Box<dyn BufRead> = match path {
         None => Box::new(io::stdin().lock()),
         Some(path) => Box::new(BufReader::new(File::open(path).map_err(|error| {
-            Failure::usage(format!("{place}: cannot read it: {error}"), "Name a file that 'kringle export' wrote.")
+            Failure::usage(
+                format!("{place}: cannot read it: {error}"),
+                "Name a file that 'kringle export' wrote.",
+            )
         })?)),
     };
     let mut importer =
@@ -271,16 +287,21 @@ pub(crate) fn import(asked: &Asked, args: &ImportArgs, json: Option<Json>) -> An
         number += 1;
         let bad = |what: String| {
             let what = format!("{place}:{number}: {what}");
-            Failure::usage(what, "Name a file that 'kringle export' wrote; lines before this one were stored.")
+            Failure::usage(
+                what,
+                "Name a file that 'kringle export' wrote; lines before this one may have been stored.",
+            )
         };
-        let length = io::Read::take(&mut input, LINE_MAX).read_line(&mut text).map_err(|e| bad(e.to_string()))?;
+        let length =
+            io::Read::take(&mut input, LINE_MAX).read_line(&mut text).map_err(|e| bad(e.to_string()))?;
         if length == 0 {
             break;
         }
         if length as u64 == LINE_MAX {
             return Err(bad(format!("the line is longer than {LINE_MAX} bytes")));
         }
-        let line: Line = serde_json::from_str(&text).map_err(|_| bad("this is no line of an export".into()))?;
+        let line: Line =
+            serde_json::from_str(&text).map_err(|_| bad("this is no line of an export".into()))?;
         let entry = match line {
             Line::Head { schema } if number == 1 && schema == SCHEMA => continue,
             Line::Head { schema } => return Err(bad(format!("{schema:?} is not {SCHEMA:?} on line 1"))),
@@ -316,8 +337,7 @@ pub(crate) fn import(asked: &Asked, args: &ImportArgs, json: Option<Json>) -> An
     };
     let rest = if kept > 0 { format!(", kept {}", keys(kept)) } else { String::new() };
     args.manners.note(&format!("imported  {}{rest}", keys(done)));
-    let document =
-        json!({ "schema": "kringle.imported/1", "keys": found, "stored": done, "kept": kept, "failed": failed });
+    let document = json!({ "schema": "kringle.imported/1", "keys": found, "stored": done, "kept": kept, "failed": failed });
     Ok((json.map_or(String::new(), |json| json.write(&document, "")), ending))
 }
 

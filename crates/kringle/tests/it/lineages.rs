@@ -48,7 +48,9 @@ fn data_moves_to_another_cluster_by_export_discard_and_import() {
     // A running founder is told so, and goes on.
     let run = node.run(&["join", &cluster.peers]);
     assert_eq!((run.code, run.stdout.as_str()), (Some(4), ""), "{}", run.stderr);
-    for part in ["founded apart", "has lineage ", " records", "(KR0422)\n", "kringle export FILE", "--discard"] {
+    for part in
+        ["founded apart", "has lineage ", " records", "(KR0422)\n", "kringle export FILE", "--discard"]
+    {
         assert!(run.stderr.contains(part), "{part}: {}", run.stderr);
     }
     assert_eq!(run.stderr.lines().count(), 2, "{}", run.stderr);
@@ -60,7 +62,11 @@ fn data_moves_to_another_cluster_by_export_discard_and_import() {
     // So is one that is started to join. It ends, and its data stays.
     let run = ended(&two, &["--join", &cluster.peers]);
     assert_eq!(run.code, Some(4), "{}", run.stderr);
-    assert!(run.stderr.contains("founded apart") && run.stderr.contains("kringle import FILE"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("founded apart") && run.stderr.contains("kringle import FILE"),
+        "{}",
+        run.stderr
+    );
     let node = start(&two, &[]);
     node.until(&["get", "mine"], |text| text == "2");
     drop(node);
@@ -76,7 +82,10 @@ fn data_moves_to_another_cluster_by_export_discard_and_import() {
     cluster.until(&["get", "room", "--all"], |text| text.contains("ada\n") && text.contains("grace\n"));
     cluster.until(&["ttl", "short"], |text| text.starts_with("59m"));
     let document = node.run(&["import", &file, "--json", "-q"]).json();
-    assert_eq!((&document["stored"], &document["kept"], &document["failed"]), (&4.into(), &0.into(), &0.into()));
+    assert_eq!(
+        (&document["stored"], &document["kept"], &document["failed"]),
+        (&4.into(), &0.into(), &0.into())
+    );
     cluster.until(&["get", "both"], |text| text == "mine");
     cluster.until(&["get", "theirs"], |text| text == "1");
 }
@@ -154,7 +163,7 @@ fn an_import_says_what_is_wrong_with_a_file() {
     assert!(run.code == Some(2) && run.stderr.contains("no/such/file: cannot read it"), "{}", run.stderr);
     // A key that the node does not store is counted and named; the others are stored. The made-up store fails on demand.
     let text = format!(
-        "{head}{{\"key\":\"fail:space\",\"value\":\"v\"}}\n{{\"key\":\"ok\",\"value\":\"v\"}}\n{{\"end\":{{\"keys\":2}}}}\n"
+        "{head}{{\"key\":\"trouble:space\",\"value\":\"v\"}}\n{{\"key\":\"ok\",\"value\":\"v\"}}\n{{\"end\":{{\"keys\":2}}}}\n"
     );
     let run = kringle_with_input(&["import", "--node", &served.url], &text);
     assert_eq!(run.code, Some(1), "{}", run.stderr);

@@ -105,7 +105,9 @@ impl Driver {
         offered: bool,
     ) -> Result<(), Refused> {
         let Err(refused) = self.check_lineage(hello, peer) else { return Ok(()) };
-        let Some(lineage) = hello.lineage.filter(|_| offered && self.may_yield()) else { return Err(refused) };
+        let Some(lineage) = hello.lineage.filter(|_| offered && self.may_yield()) else {
+            return Err(refused);
+        };
         let me = self.me.identity.id();
         let pinned = self.pin.filter(|pin| self.now < pin.until);
         // Pinned by that very node: then both have accepted, and both know.

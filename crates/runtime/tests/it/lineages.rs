@@ -10,7 +10,7 @@ use kringle_runtime::builder::StartError;
 use kringle_runtime::key::name_of;
 use kringle_runtime::report::What;
 use kringle_runtime::transport::mem::Hub;
-use kringle_runtime::{Builder, Ending, Handle, RequestError, Seed};
+use kringle_runtime::{Builder, Ending, Handle, RequestError, Seed, StoreKind};
 use tokio::time::timeout;
 
 use crate::support::{LONG, quick, run, until};
@@ -281,5 +281,45 @@ fn a_discarded_store_is_set_aside_once_and_the_node_joins_empty() {
         ready(at(&hub, dir.path())).await.stop().await;
         ready(discard()).await.stop().await;
         assert!(aside(2).exists(), "another start was in between");
+    });
+}
+
+#[test]
+fn a_new_member_writes_the_lineage_down_when_it_joins() {
+    run(async {
+        let (hub, dir) = (Hub::new(), tempfile::tempdir().unwrap());
+        let first = ready(builder(&hub)).await;
+        let (lineage, _) = lineage(&first).await;
+        // One that stores nothing holds no view that could say it.
+        for kind in [StoreKind::Disk, StoreKind::None] {
+            let home = dir.path().join(format!("{kind:?}"));
+            let member = ready(at(&hub, &home).store(kind).join([seed(&first)])).await;
+            assert_eq!(written_lineage(&home), Some(digits(lineage)), "{kind:?}");
+            member.stop().await;
+        }
+    });
+}
+
+/// A crash may come after the store was emptied and before the new lineage was written down.
+#[test]
+fn a_node_that_crashed_while_it_yielded_joins_or_founds_again() {
+    run(async {
+        let (hub, dir) = (Hub::new(), tempfile::tempdir().unwrap());
+        let other = ready(builder(&hub)).await;
+        put(&other, "theirs", "3").await;
+        for join in [false, true] {
+            let founder = ready(at(&hub, dir.path())).await;
+            let (old, _) = lineage(&founder).await;
+            founder.stop().await;
+            fs::remove_dir_all(dir.path().join("store")).unwrap();
+            fs::remove_file(dir.path().join("store.format")).unwrap();
+            fs::remove_file(dir.path().join("store.mark")).unwrap();
+            assert_eq!(written_lineage(dir.path()), Some(digits(old)));
+            let node = ready(at(&hub, dir.path()).join(join.then(|| seed(&other)))).await;
+            let expected = join.then_some(&b"3"[..]);
+            assert_eq!(get(&node, "theirs").await.as_deref(), expected);
+            assert_ne!(written_lineage(dir.path()), Some(digits(old)));
+            node.stop().await;
+        }
     });
 }
