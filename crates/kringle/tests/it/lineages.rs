@@ -3,22 +3,20 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::processes::{Folder, Started, started};
+use crate::processes::{Folder, Started, started, until};
 use crate::store::Served;
 use crate::{Run, kringle, kringle_with_input};
 
-const DEMO: [&str; 2] = ["--preset", "demo"];
-
 /// Starts a node that ends by itself, and returns how.
 fn ended(data: &Path, more: &[&str]) -> Run {
-    let mut command = started(data, &data.with_extension("ready"), &[&DEMO[..], more].concat());
+    let mut command = started(data, &data.with_extension("ready"), more);
     let output = command.stderr(Stdio::piped()).output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     Run { code: output.status.code(), stdout: String::new(), stderr }
 }
 
 fn start(data: &Path, more: &[&str]) -> Started {
-    let node = Started::new(data, &[&DEMO[..], more].concat());
+    let node = Started::new(data, more);
     node.until(&["status"], |text| text.contains("up"));
     node
 }
@@ -74,18 +72,22 @@ fn data_moves_to_another_cluster_by_export_discard_and_import() {
     let node = start(&two, &["--join", &cluster.peers, "--discard"]);
     assert!(two.join("store.discarded-1").is_dir());
     node.until(&["get", "both"], |text| text == "theirs");
-    assert_eq!(node.run(&["get", "mine"]).code, Some(3));
-    let run = node.run(&["import", &file, "--if-absent"]);
-    assert_eq!((run.code, run.stderr.as_str()), (Some(0), "imported  3 keys, kept 1 key\n"));
+    until("it has none of its old keys", || (node.run(&["get", "mine"]).code == Some(3)).then_some(()));
+    // On a busy machine, slots that are on their way to another node may not take a write in time: repeated.
+    let import = |more: &[&str]| {
+        until("an import", || {
+            let run = node.run(&[&["import", &file, "--json", "-q"], more].concat());
+            (run.code == Some(0)).then(|| run.json())
+        })
+    };
+    let document = import(&["--if-absent"]);
+    assert!(document["keys"] == 4 && document["failed"] == 0 && document["kept"] != 0, "{document}");
     cluster.until(&["get", "mine"], |text| text == "2");
     cluster.until(&["get", "both"], |text| text == "theirs");
     cluster.until(&["get", "room", "--all"], |text| text.contains("ada\n") && text.contains("grace\n"));
     cluster.until(&["ttl", "short"], |text| text.starts_with("59m"));
-    let document = node.run(&["import", &file, "--json", "-q"]).json();
-    assert_eq!(
-        (&document["stored"], &document["kept"], &document["failed"]),
-        (&4.into(), &0.into(), &0.into())
-    );
+    let document = import(&[]);
+    assert!(document["stored"] == 4 && document["kept"] == 0, "{document}");
     cluster.until(&["get", "both"], |text| text == "mine");
     cluster.until(&["get", "theirs"], |text| text == "1");
 }
@@ -102,7 +104,11 @@ fn an_empty_founder_joins_when_it_is_started_to_and_when_it_is_told_to() {
     assert_eq!(told.run(&["join", &cluster.peers]).code, Some(0));
     for node in [&started, &told] {
         node.until(&["get", "k"], |text| text == "v");
-        assert_eq!(node.run(&["put", "k", "w", "--if-absent"]).code, Some(6));
+        until("the key exists for it", || {
+            let code = node.run(&["put", "k", "w", "--if-absent"]).code;
+            assert_ne!(code, Some(0), "a key that exists was granted");
+            (code == Some(6)).then_some(())
+        });
     }
     cluster.until(&["status"], |text| text.contains("3 nodes up"));
 }
