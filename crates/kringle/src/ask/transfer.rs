@@ -65,7 +65,7 @@ impl Sink {
         Ok(Sink::File { out: BufWriter::new(file), partial, path: path.clone() })
     }
 
-    /// Writes lines. Returns whether anybody still reads.
+    /// Writes lines. Returns whether the reader is still there.
     fn send(&mut self, lines: &str) -> Result<bool, Failure> {
         match self {
             Sink::Pipe => output::send(lines.as_bytes()),

@@ -10,8 +10,8 @@ use crate::{Run, kringle, kringle_with_input};
 /// Starts a node that ends by itself, and returns how.
 fn ended(data: &Path, more: &[&str]) -> Run {
     let mut command = started(data, &data.with_extension("ready"), more);
-    let output = command.stderr(Stdio::piped()).output().unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
+    let output = command.stderr(Stdio::piped()).output().expect("the binary was built for this test");
+    let stderr = String::from_utf8(output.stderr).expect("all output is UTF-8");
     Run { code: output.status.code(), stdout: String::new(), stderr }
 }
 
