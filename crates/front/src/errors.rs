@@ -35,6 +35,8 @@ pub enum Kind {
     TooLarge,
     /// The request was meant for another cluster or host.
     Misdirected,
+    /// Two stores were founded apart.
+    FoundedApart,
     /// The node has too much to do.
     Overloaded,
     /// The node made a mistake.
@@ -196,6 +198,7 @@ impl From<RequestError> for Problem {
             RequestError::AlreadyJoined => Kind::Conflict,
             RequestError::NoSeeds => Kind::BadRequest,
             RequestError::Refused(_) | RequestError::Stopped => Kind::Denied,
+            RequestError::FoundedApart(_) => Kind::FoundedApart,
             RequestError::Busy => Kind::Overloaded,
             RequestError::TooLarge { .. } => Kind::TooLarge,
             RequestError::TooManyHops | RequestError::NoRoute => Kind::NoRoute,
@@ -317,6 +320,9 @@ const CATALOGUE: &[Row] = &[
     row(Kind::Misdirected, ("KR0421", 421, 4), "Meant for somebody else",
         "The request names another host or another cluster than this node's, or a node wants to join with another overlay than the cluster's. Names that are not expected are refused, so that a web page can not reach a node through a name of its own.",
         "Use the node's address, or allow the name with `--http-host NAME`. A node that joins needs the cluster's name, secret and `--overlay`."),
+    row(Kind::FoundedApart, ("KR0422", 422, 4), "Stores founded apart",
+        "The node that joins and the ring have stores that were founded separately, under two lineages. A store that has records, or is shared with other nodes, is never merged with another: writes would be lost. Nothing was changed.",
+        "To move its data: start the node without --join and run `kringle export FILE`; start it with --join and --discard; run `kringle import FILE`."),
     row(Kind::Overloaded, ("KR0429", 429, 5), "Too much to do",
         "Too many requests are open at this node. This one was not begun.",
         "Try again after the time in `Retry-After`, with fewer requests at once."),
@@ -392,7 +398,7 @@ mod tests {
             let expected = match row.http {
                 404 => 3,
                 _ if row.code == "KR0503" => 5,
-                502 | 503 | 421 => 4,
+                502 | 503 | 421 | 422 => 4,
                 408 | 429 | 504 => 5,
                 412 => 6,
                 401 | 403 => 7,
@@ -425,6 +431,7 @@ mod tests {
             (RequestError::NoRoute, "KR0502", "none"),
             (RequestError::TooManyHops, "KR0502", "none"),
             (RequestError::Stopped, "KR0403", "none"),
+            (RequestError::FoundedApart("two".into()), "KR0422", "none"),
             (RequestError::Ended, "KR0521", "unknown"),
             (RequestError::Gone, "KR0521", "unknown"),
         ] {

@@ -79,6 +79,13 @@ impl Builder {
         self.map(|inner| inner.data(directory))
     }
 
+    /// Sets an older store in the data directory aside (`store.discarded-<n>`), so that the node joins with an empty
+    /// one. Needs [`data`](Builder::data) and [`join`](Builder::join). Once: a start that is told so again right
+    /// afterwards keeps the store it has by then.
+    pub fn discard(self) -> Builder {
+        self.map(kringle_runtime::Builder::discard)
+    }
+
     /// Gives the cluster's secret: only members can connect, and this node can admit others.
     pub fn secret(self, secret: impl Into<String>) -> Builder {
         self.map(|inner| inner.secret(secret))

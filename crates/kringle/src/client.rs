@@ -119,6 +119,31 @@ impl Client {
         self.post(path, "application/json", body.to_string().as_bytes())
     }
 
+    /// Does many operations of the store, and returns what came of each, in their order. A connection that breaks off
+    /// is a failure of all.
+    pub(crate) fn batch(&self, operations: &[Value]) -> Result<Vec<Value>, Failure> {
+        let path = format!("batch?timeout={}", self.deadline());
+        let lines: String = operations.iter().map(|operation| format!("{operation}\n")).collect();
+        // In the worst case every operation is on one key, and each takes its time.
+        let patience =
+            self.timeout.saturating_mul(u32::try_from(operations.len()).unwrap_or(u32::MAX)) + GRACE;
+        let mut response = self.send("POST", &path, || {
+            let request = self.agent.post(self.url(&path)).content_type("application/x-ndjson");
+            request.config().timeout_global(Some(patience)).build().send(lines.as_bytes())
+        })?;
+        let body = response.body_mut().with_config().limit(DOCUMENT_MAX).read_to_vec();
+        let body = body.map_err(|error| self.failure(error))?;
+        let answers: Result<Vec<Value>, _> =
+            serde_json::Deserializer::from_slice(&body).into_iter::<Value>().collect();
+        let answers = answers.map_err(|error| self.foreign(&error))?;
+        match answers.len() == operations.len() {
+            true => Ok(answers),
+            false => {
+                Err(self.foreign(&format!("{} answers to {} operations", answers.len(), operations.len())))
+            }
+        }
+    }
+
     /// Removes something.
     pub(crate) fn delete(&self, path: &str) -> Result<Value, Failure> {
         self.call("DELETE", path, || {

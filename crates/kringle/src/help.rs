@@ -69,6 +69,29 @@ Examples:
 Keys come in the order of their places on the ring. Those that change meanwhile may be missed. Keys that are no text \
 are escaped; --json has them in base64.";
 
+/// Below the help of `export`.
+pub(crate) const EXPORT: &str = "\
+Examples:
+  kringle export backup.jsonl
+  kringle export | gzip > backup.jsonl.gz
+
+A line of JSON per key, in the order of the ring: {\"key\", \"value\", \"ttl_ms\"}, or {\"key\", \"values\"} for a set. The \
+first line names the schema, the last says how many keys there are. Bytes that are no text are {\"base64\"}. It is no \
+snapshot: keys that change meanwhile may be missed.
+
+Exit code 1 if some keys could not be read; FILE is then called FILE.partial.";
+
+/// Below the help of `import`.
+pub(crate) const IMPORT: &str = "\
+Examples:
+  kringle import backup.jsonl
+  gunzip < backup.jsonl.gz | kringle import --if-absent
+
+Every key is a new write: it gets a new version, and a time to live counts from now. A set is deleted and added \
+again. It can be repeated.
+
+Exit code 1 if some keys were not written, or the file has no last line; 2 if it is no export.";
+
 /// Below the help of `bench`.
 pub(crate) const BENCH: &str = "\
 Examples:

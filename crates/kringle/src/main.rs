@@ -109,6 +109,12 @@ enum Command {
     Keys(ask::keys::KeysArgs),
     /// Show where the copies of a key are, and whether they agree
     Place(ask::keys::PlaceArgs),
+    /// Write all keys and values of the cluster to a file
+    #[command(after_help = help::EXPORT)]
+    Export(ask::transfer::ExportArgs),
+    /// Store the keys and values of a file that 'export' wrote
+    #[command(after_help = help::IMPORT)]
+    Import(ask::transfer::ImportArgs),
     /// Ask who answers for a key
     Lookup(ask::key::KeyArgs),
     /// Follow the way to a key, hop by hop, with the rule used at each
@@ -171,6 +177,8 @@ fn answer(cli: Cli, json: Option<Json>) -> Result<ExitCode, Failure> {
         Command::Incr(args) => ask::store::incr(asked, &args, json).map(done),
         Command::Keys(args) => ask::keys::keys(asked, &args, json).map(done),
         Command::Place(args) => ask::keys::place(asked, &args, json).map(done),
+        Command::Export(args) => ask::transfer::export(asked, &args, json),
+        Command::Import(args) => ask::transfer::import(asked, &args, json),
         Command::Lookup(args) => ask::key::lookup(asked, &args, json).map(done),
         Command::Trace(args) => ask::key::trace(asked, &args, json).map(done),
         Command::Route(args) => ask::key::route(asked, args, json).map(done),

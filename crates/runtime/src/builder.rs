@@ -87,6 +87,7 @@ pub struct Builder {
     pub(crate) advertise: Vec<SocketAddr>,
     pub(crate) client: Option<String>,
     pub(crate) seeds: Vec<Seed>,
+    pub(crate) discard: bool,
     pub(crate) memory: Option<Hub>,
     pub(crate) apps: Vec<(u32, Arc<dyn App>)>,
     pub(crate) credentials: Option<Arc<dyn Credentials>>,
@@ -112,6 +113,7 @@ impl Builder {
             advertise: Vec::new(),
             client: None,
             seeds: Vec::new(),
+            discard: false,
             memory: None,
             apps: Vec::new(),
             credentials: None,
@@ -214,6 +216,14 @@ impl Builder {
     /// life, the node starts a ring of its own.
     pub fn join(mut self, seeds: impl IntoIterator<Item = Seed>) -> Builder {
         self.seeds.extend(seeds);
+        self
+    }
+
+    /// Sets an older store in the data directory aside (`store.discarded-<n>`) and forgets the peers it had, so that
+    /// the node joins with an empty store. Needs a data directory and seeds. Once: a start that is told so again right
+    /// afterwards keeps the store it has by then.
+    pub fn discard(mut self) -> Builder {
+        self.discard = true;
         self
     }
 

@@ -21,6 +21,9 @@ pub enum RequestError {
     /// The ring refused the join for good.
     #[error("the ring refused: {0}")]
     Refused(String),
+    /// Its store and that of the ring were founded apart, and this node's has records or other replicas. Nothing changed.
+    #[error("{0}")]
+    FoundedApart(String),
     /// Too many requests are open. Nothing was sent; try again.
     #[error("too many requests are open at this node")]
     Busy,

@@ -68,6 +68,11 @@ pub enum Ending {
         /// The reason.
         what: String,
     },
+    /// Its store and that of the cluster it was to join were founded apart. Its data is untouched.
+    FoundedApart {
+        /// The two lineages, and how many records each store has.
+        what: String,
+    },
     /// It can not go on.
     Failed {
         /// Why.
@@ -97,7 +102,7 @@ pub(crate) enum Call {
     },
     Join {
         seeds: Vec<Seed>,
-        reply: oneshot::Sender<Result<Reply, Failure>>,
+        reply: oneshot::Sender<Result<(), RequestError>>,
     },
     Look(Box<dyn FnOnce(&View<'_>) + Send>),
     Client(Option<String>),
@@ -131,9 +136,12 @@ impl Handle {
     }
 
     /// Joins the ring of these nodes, or of whoever answers among them; tried again and again until one does. Returns
-    /// when the node is ready.
+    /// when the node is ready. If all of them refuse this node for good, it goes on as before.
+    ///
+    /// A node whose store was founded apart from theirs joins only if it has never had peers and stored nothing: it
+    /// drops that store. See [`RequestError::FoundedApart`].
     pub async fn join(&self, seeds: Vec<Seed>) -> Result<(), RequestError> {
-        self.call(|reply| Call::Join { seeds, reply }).await.map(drop)
+        self.ask(|reply| Call::Join { seeds, reply }).await?
     }
 
     /// Says goodbye and ends the node. Returns when it has ended.

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
-use kringle_core::config::{ClusterId, Config, Metric};
+use kringle_core::config::{ClusterId, Config, Metric, OverlayKind};
 use kringle_core::dice::SeededDice;
 use kringle_core::node::Node;
 use kringle_core::records::Records;
@@ -41,6 +41,8 @@ struct Standing {
     certificate: Option<Certificate>,
     token: Option<Token>,
     had_peers: bool,
+    lineage: Option<u64>,
+    discarded: bool,
 }
 
 /// Prepares a node. The future runs it until it ends.
@@ -54,13 +56,16 @@ pub(crate) async fn launch(
         (None, Some(seed)) => Identity::from_seed(seed),
         (None, None) => Identity::generate()?,
     };
-    let standing = standing(&builder, home.as_ref(), &identity)?;
+    let mut standing = standing(&builder, home.as_ref(), &identity)?;
     let mut settings = builder.settings.clone();
     settings.cluster = standing.cluster_id;
     if builder.region.is_some() {
         settings.metric = Metric::Application;
     }
     let config = settings.check()?;
+    if let Some(home) = home.as_ref().filter(|_| builder.discard) {
+        discard_store(home, &mut standing, config.overlay)?;
+    }
     let (engine, opened, room) = open_store(&builder, home.as_ref(), &identity, &config)?;
 
     let mut listeners = Vec::new();
@@ -123,11 +128,8 @@ pub(crate) async fn launch(
     };
     let node = Node::by_config(identity.id(), incarnation, addr, &config);
     // A key that was given may have been used before, by whoever gave it.
-    let node = if standing.had_peers || builder.key.is_some() && builder.memory.is_none() {
-        node
-    } else {
-        node.in_its_first_life()
-    };
+    let first_life = !(standing.had_peers || builder.key.is_some() && builder.memory.is_none());
+    let node = if first_life { node.in_its_first_life() } else { node };
     let node = give_store(node, opened.born, &engine, &config);
     let shell = Shell::new(Parts {
         node,
@@ -147,6 +149,8 @@ pub(crate) async fn launch(
             tokens,
             credentials: builder.credentials,
             region_factor: builder.region_factor,
+            lineage: standing.lineage,
+            first_life,
         },
         engine,
         room,
@@ -159,6 +163,7 @@ pub(crate) async fn launch(
         ended,
         home,
         had_peers: standing.had_peers,
+        discarded: standing.discarded,
     });
     let shared = Shared { info, calls, events, ended: has_ended, ready: is_ready };
     let handle = Handle { shared: Arc::new(shared) };
@@ -185,6 +190,26 @@ pub(crate) fn give_store(node: Node, born: u32, records: &dyn Records, config: &
     }
     let store = Store::open(node.me().id, born, records, config);
     node.with_store(store)
+}
+
+/// Sets an older store aside, unless the start before this one has done so: whoever leaves the flag in a script must not
+/// lose the copies of every start.
+fn discard_store(home: &Home, standing: &mut Standing, overlay: OverlayKind) -> Result<(), StartError> {
+    if standing.discarded {
+        tracing::warn!("the old store was set aside by an earlier start; leave --discard out from now on");
+        return Ok(());
+    }
+    match home.discard_store().map_err(home_error)? {
+        Some(aside) => tracing::warn!(aside = %aside.display(), "the old store was set aside"),
+        None => tracing::warn!("there is no old store to set aside"),
+    }
+    // Those peers are of the old store's cluster.
+    home.set_peers(&[]).map_err(home_error)?;
+    (standing.lineage, standing.discarded) = (None, true);
+    let Some(cluster) = standing.cluster.clone() else { return Ok(()) };
+    let Standing { certificate, had_peers, .. } = *standing;
+    let membership = Membership { cluster, certificate, had_peers, overlay, lineage: None, discarded: true };
+    home.set_cluster(&membership).map_err(home_error)
 }
 
 /// Opens what the node will store in.
@@ -240,6 +265,12 @@ fn check(builder: &Builder) -> Result<(), StartError> {
     if builder.data.is_some() && builder.key.is_some() {
         return input("a key was given, and a data directory that has one".into(), "Leave one of them out.");
     }
+    if builder.discard && (builder.data.is_none() || builder.seeds.is_empty()) {
+        return input(
+            "a store is discarded only to join another cluster".into(),
+            "Name the data directory with --data and a member with --join, or leave --discard out.",
+        );
+    }
     if builder.advertise.len() > ADDRESSES_MAX {
         return input(format!("{} addresses to advertise", builder.advertise.len()), "Four is the most.");
     }
@@ -261,7 +292,7 @@ fn standing(builder: &Builder, home: Option<&Home>, identity: &Identity) -> Resu
     })?;
     let kept = home.map(Home::cluster).transpose().map_err(home_error)?.flatten();
     let chosen = builder.settings.overlay;
-    if let Some(Membership { cluster, certificate, had_peers, overlay }) = kept {
+    if let Some(Membership { cluster, certificate, had_peers, overlay, lineage, discarded }) = kept {
         if cluster.name() != name {
             return Err(input(
                 format!("this data directory belongs to cluster {}, not to {name}", cluster.name()),
@@ -292,18 +323,25 @@ fn standing(builder: &Builder, home: Option<&Home>, identity: &Identity) -> Resu
                 "Name a member with --join HOST:PORT; to begin anew, use an empty data directory.",
             ));
         }
-        if let Some(home) = home.filter(|_| overlay != chosen) {
-            let membership = Membership { cluster: cluster.clone(), certificate, had_peers, overlay: chosen };
+        // The next start that is told to discard the store does so again.
+        let forget = discarded && !builder.discard;
+        let discarded = discarded && builder.discard;
+        if let Some(home) = home.filter(|_| overlay != chosen || forget) {
+            let cluster = cluster.clone();
+            let membership =
+                Membership { cluster, certificate, had_peers, overlay: chosen, lineage, discarded };
             home.set_cluster(&membership).map_err(home_error)?;
         }
         let cluster_id = cluster.id();
-        return Ok(Standing { cluster: Some(cluster), cluster_id, certificate, token: None, had_peers });
+        let (cluster, token) = (Some(cluster), None);
+        return Ok(Standing { cluster, cluster_id, certificate, token, had_peers, lineage, discarded });
     }
     let public = builder.memory.is_none() && builder.listen.iter().any(|address| !address.ip().is_loopback());
     let fresh = |cluster: Cluster, token| {
         let certificate = cluster.certify(&identity.public()).filter(|_| !cluster.is_open());
         let cluster_id = cluster.id();
-        Standing { cluster: Some(cluster), cluster_id, certificate, token, had_peers: false }
+        let (cluster, had_peers) = (Some(cluster), false);
+        Standing { cluster, cluster_id, certificate, token, had_peers, lineage: None, discarded: false }
     };
     let named = |error: crate::identity::cluster::NameError| input(error.to_string(), "Choose another name.");
     if let Some(text) = &builder.token {
@@ -323,6 +361,8 @@ fn standing(builder: &Builder, home: Option<&Home>, identity: &Identity) -> Resu
             certificate: None,
             token: Some(token),
             had_peers: false,
+            lineage: None,
+            discarded: false,
         });
     }
     let secret = match &builder.secret {
@@ -346,7 +386,9 @@ fn standing(builder: &Builder, home: Option<&Home>, identity: &Identity) -> Resu
         }
         let standing = fresh(cluster.clone(), None);
         let certificate = standing.certificate;
-        let membership = Membership { cluster, certificate, had_peers: false, overlay: chosen };
+        let (had_peers, overlay) = (false, chosen);
+        let membership =
+            Membership { cluster, certificate, had_peers, overlay, lineage: None, discarded: false };
         home.set_cluster(&membership).map_err(home_error)?;
         return Ok(standing);
     }

@@ -30,6 +30,7 @@ pub(crate) struct Metrics {
     pub(crate) accepted: Counter,
     pub(crate) handshake_failed: Counter,
     pub(crate) turned_away: Counter,
+    pub(crate) founded_apart: Counter,
     pub(crate) idle_closed: Counter,
     pub(crate) dropped: Counter,
     pub(crate) app_unknown: Counter,
@@ -89,6 +90,10 @@ impl Metrics {
         let handshake_failed = counter("handshakes_failed", "Handshakes on the peer port that failed");
         let turned_away =
             counter("connections_turned_away", "Connections closed because there were too many");
+        let founded_apart = counter(
+            "connections_founded_apart",
+            "Connections refused, by either side, because the stores were founded apart",
+        );
         let idle_closed = counter("connections_idle_closed", "Connections closed because nothing was said");
         let dropped =
             counter("messages_dropped", "Messages not sent because the queue to their peer was full");
@@ -125,6 +130,7 @@ impl Metrics {
             accepted,
             handshake_failed,
             turned_away,
+            founded_apart,
             idle_closed,
             dropped,
             app_unknown,

@@ -22,8 +22,8 @@ use crate::errors::{Kind, Problem};
 
 /// How many seeds one request may name.
 const SEEDS_MAX: usize = 64;
-/// How long a join is watched for a reason why it can not even begin.
-const JOIN_GLANCE: Duration = Duration::from_millis(300);
+/// How long a join is watched for a refusal: time for a handshake with a seed far away.
+const JOIN_GLANCE: Duration = Duration::from_secs(2);
 /// What an answer gets to leave before its node ends.
 const PARTING: Duration = Duration::from_millis(100);
 /// How long nodes have to report what they hold.

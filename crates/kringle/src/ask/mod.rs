@@ -6,3 +6,4 @@ pub(crate) mod key;
 pub(crate) mod keys;
 pub(crate) mod report;
 pub(crate) mod store;
+pub(crate) mod transfer;

@@ -85,6 +85,13 @@ pub(super) const ALL: &[Key] = &[
     ),
     key(
         CLUSTER,
+        "discard",
+        "BOOL",
+        "With --join: set an older store in the data directory aside (store.discarded-N) and join empty",
+    )
+    .switch(),
+    key(
+        CLUSTER,
         "token",
         "TOKEN",
         "The join token a member has made (--token-file does not show in process lists)",

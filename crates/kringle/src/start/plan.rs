@@ -65,6 +65,16 @@ pub(super) fn plan(choice: &Choice, manners: Manners) -> Result<Plan, Failure> {
     builder = listen.iter().fold(builder, |builder, address| builder.listen(*address));
     builder = advertised(choice, &listen)?.into_iter().fold(builder, Builder::advertise);
     builder = builder.join(seeds.iter().cloned());
+    if switch(choice, "discard")? {
+        if data.is_none() || seeds.is_empty() {
+            return Err(choice.wrong(
+                "discard",
+                "a store is discarded only to join another cluster",
+                "Name the data directory with --data and a member with --join, or leave --discard out.",
+            ));
+        }
+        builder = builder.discard();
+    }
     if let Some(data) = &data {
         builder = builder.data(data);
     }

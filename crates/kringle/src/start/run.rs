@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use kringle_front::errors::Kind;
 use kringle_runtime::report::What;
 use kringle_runtime::{Ending, Events, Handle};
 use serde_json::json;
@@ -182,6 +183,10 @@ fn judge(over: Ending) -> Result<u8, Failure> {
             format!("refused by the cluster: {what}"),
             "Check --cluster, and bring a fresh token (kringle token new, on a member) or the same secret.",
         )),
+        Ending::FoundedApart { what } => {
+            let row = Kind::FoundedApart.row();
+            Err(Failure::coded(row.exit, format!("{what} ({})", row.code), row.remedy))
+        }
         Ending::Failed { what } => {
             Err(Failure::failed(format!("the node can not go on: {what}"), "Mend that, then start it again."))
         }
@@ -198,6 +203,7 @@ mod tests {
         assert!(matches!(judge(Ending::Left), Ok(0)));
         assert_eq!(judge(Ending::Twin { what: "twin".into() }).unwrap_err().code(), 7);
         assert_eq!(judge(Ending::Refused { what: "no".into() }).unwrap_err().code(), 4);
+        assert_eq!(judge(Ending::FoundedApart { what: "two".into() }).unwrap_err().code(), 4);
         assert_eq!(judge(Ending::Failed { what: "disk".into() }).unwrap_err().code(), 1);
     }
 }

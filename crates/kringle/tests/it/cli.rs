@@ -47,7 +47,7 @@ fn help_shows_examples_and_only_what_exists() {
     for command in ["trace", "route", "events", "token", "config", "explain", "verify", "sim", "version"] {
         assert!(help.contains(&format!("\n  {command} ")), "{help}");
     }
-    for command in ["put", "get", "add", "del", "ttl", "incr", "keys", "place", "bench"] {
+    for command in ["put", "get", "add", "del", "ttl", "incr", "keys", "place", "export", "import", "bench"] {
         assert!(help.contains(&format!("\n  {command} ")), "{help}");
     }
     assert!(kringle(&["table", "--help"]).succeeded().contains("kringle table --example lecture"));

@@ -8,7 +8,9 @@ mod examples;
 #[path = "../../../front/tests/it/fake.rs"]
 mod fake;
 mod library;
+mod lineages;
 mod node;
+mod processes;
 mod route;
 mod sim;
 mod store;

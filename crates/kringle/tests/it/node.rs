@@ -20,7 +20,7 @@ fn with_variable(args: &[&str], name: &str, value: &str) -> Run {
 fn without_a_node_to_ask_every_command_says_so() {
     let url = format!("http://127.0.0.1:{}", silent_port());
     let id = "aaf4c61ddcc5e8a2dabede0f3b482cd9";
-    let commands: [&[&str]; 28] = [
+    let commands: [&[&str]; 30] = [
         &["status"],
         &["ring"],
         &["peers", "--json"],
@@ -48,6 +48,8 @@ fn without_a_node_to_ask_every_command_says_so() {
         &["incr", "k"],
         &["keys"],
         &["place", "k"],
+        &["export"],
+        &["import", "Cargo.toml"],
         &["bench", "--seconds", "1"],
     ];
     for args in commands {
@@ -132,6 +134,10 @@ fn a_node_that_could_be_misused_is_not_started() {
     assert!(said.contains("clients are not asked who they are") && said.contains("--insecure"), "{said}");
     let said = kringle(&["start", "--http", "off", "--listen", "0.0.0.0:0"]).refused();
     assert!(said.contains("strangers") && said.contains("--secret-file"), "{said}");
+    for line in [&["start", "--discard"][..], &["start", "--discard", "--data", "d"]] {
+        let said = kringle(line).refused();
+        assert!(said.contains("only to join another cluster") && said.contains("--join"), "{said}");
+    }
     let said = kringle(&["start", "--resp", "127.0.0.1:0"]).refused();
     assert!(said.contains("this version does not speak RESP yet"), "{said}");
     let said = with_variable(&["start"], "KRINGLE_OVERLAY", "mesh").refused();

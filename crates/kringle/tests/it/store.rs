@@ -16,14 +16,14 @@ use crate::library::{ring, run, settings};
 use crate::{Run, command, kringle_with_input};
 
 /// A node with a port, on a thread of its own, gone with this.
-struct Served {
-    url: String,
+pub(crate) struct Served {
+    pub(crate) url: String,
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Served {
-    fn start() -> Served {
+    pub(crate) fn start() -> Served {
         let ((tell, told), (end, ended)) = (mpsc::channel(), oneshot::channel());
         let thread = std::thread::spawn(move || {
             run(async move {
@@ -41,16 +41,16 @@ impl Served {
         Served { url: told.recv().expect("it starts"), end: Some(end), thread: Some(thread) }
     }
 
-    fn run(&self, line: &[&str]) -> Run {
+    pub(crate) fn run(&self, line: &[&str]) -> Run {
         self.run_with(line, "")
     }
 
-    fn run_with(&self, line: &[&str], input: &str) -> Run {
+    pub(crate) fn run_with(&self, line: &[&str], input: &str) -> Run {
         kringle_with_input(&[line, &["--node", &self.url]].concat(), input)
     }
 
     /// Runs a command that must succeed, and returns what it says to people and to programs.
-    fn done(&self, line: &[&str]) -> (String, String) {
+    pub(crate) fn done(&self, line: &[&str]) -> (String, String) {
         let run = self.run(line);
         assert_eq!(run.code, Some(0), "{line:?}: {}", run.stderr);
         (run.stdout, run.stderr)

@@ -139,7 +139,7 @@ async fn run(options: Options) -> i32 {
         Ending::Stopped => (Last::Stopped, 0),
         Ending::Left => (Last::Left, 0),
         Ending::Twin { what } => (Last::Twin(what), 3),
-        Ending::Refused { what } => (Last::Refused(what), 4),
+        Ending::Refused { what } | Ending::FoundedApart { what } => (Last::Refused(what), 4),
         Ending::Failed { what } => (Last::Failed(what), 1),
     };
     say(&Line::Ended { ended: last });

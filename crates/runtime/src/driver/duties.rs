@@ -109,6 +109,7 @@ impl Driver {
 
     /// Writes down whom this node knows, if that has changed.
     pub(super) fn remember(&mut self) {
+        self.note_lineage();
         if self.node.status() != Status::Ready {
             return;
         }

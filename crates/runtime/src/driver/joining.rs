@@ -15,12 +15,20 @@ use tokio::time::{sleep, timeout};
 
 use super::peers::DialError;
 use super::{Driver, NEVER, Shell};
+use crate::error::RequestError;
 use crate::handle::Ending;
 use crate::launch::give_store;
 use crate::report::What;
 use crate::seeds::Seed;
 
-type Waiting = Option<oneshot::Sender<Result<Reply, Failure>>>;
+/// A client that asked for a ring.
+struct Client {
+    reply: oneshot::Sender<Result<(), RequestError>>,
+    /// The seeds it named that were not known before.
+    added: Vec<Seed>,
+}
+
+type Waiting = Option<Client>;
 
 /// First and longest pause between two rounds over the seeds.
 const PAUSE_MIN: Duration = Duration::from_millis(200);
@@ -39,16 +47,18 @@ struct Round {
     tried: usize,
     /// How many turned us away for a reason that stays.
     refused: usize,
+    /// A seed whose store was founded apart from ours, in words.
+    apart: Option<String>,
     last_error: Option<String>,
 }
 
 impl Driver {
     /// The node starts its life: it founds a ring, joins one, or comes back to one.
     pub(super) fn begin(&mut self) {
+        self.note_lineage();
         let remembered = self.remembered_peers();
         if self.seeds.is_empty() && remembered.is_empty() {
-            let (reply, _) = oneshot::channel();
-            return self.command(Command::Create, reply);
+            return self.found(None);
         }
         self.look_for_ring(remembered, None);
     }
@@ -68,32 +78,74 @@ impl Driver {
         contacts
     }
 
+    /// Founds a ring of this node alone.
+    fn found(&mut self, client: Waiting) {
+        let reply = self.reply_to(client);
+        self.command(Command::Create, reply);
+        self.note_lineage();
+    }
+
     /// A handle asks for a ring.
-    pub(super) fn join(&mut self, seeds: Vec<Seed>, reply: Waiting) {
-        for seed in seeds {
-            if !self.seeds.contains(&seed) {
-                self.seeds.insert(0, seed);
-            }
+    pub(super) fn join(&mut self, seeds: Vec<Seed>, reply: oneshot::Sender<Result<(), RequestError>>) {
+        let added: Vec<Seed> = seeds.iter().filter(|seed| !self.seeds.contains(seed)).cloned().collect();
+        for seed in &added {
+            self.seeds.insert(0, seed.clone());
         }
         self.seeds.truncate(64);
         if self.joining {
             // The search under way tries them, too.
-            if let Some(reply) = reply {
-                let _ = reply.send(Err(Failure::AlreadyJoined));
+            if let Some(named) = &mut self.named {
+                named.extend(seeds);
+                named.truncate(64);
             }
+            let _ = reply.send(Err(RequestError::AlreadyJoined));
             return;
         }
-        self.look_for_ring(Vec::new(), reply);
+        self.look_for_ring(Vec::new(), Some(Client { reply, added }));
+        self.named = Some(seeds);
     }
 
-    fn look_for_ring(&mut self, remembered: Vec<Contact>, reply: Waiting) {
+    fn look_for_ring(&mut self, remembered: Vec<Contact>, client: Waiting) {
         let Some(shell) = self.shell.upgrade() else { return };
-        self.joining = true;
-        spawn_local(async move { shell.find_ring(remembered, reply).await });
+        (self.joining, self.yielded, self.named) = (true, false, None);
+        spawn_local(async move { shell.find_ring(remembered, client).await });
+    }
+
+    /// Returns where the core's answer goes: to the client, if there is one.
+    fn reply_to(&self, client: Waiting) -> oneshot::Sender<Result<Reply, Failure>> {
+        let (tell, told) = oneshot::channel::<Result<Reply, Failure>>();
+        let payload = self.config.payload;
+        if let Some(Client { reply, .. }) = client {
+            spawn_local(async move {
+                let answer = match told.await {
+                    Ok(answer) => answer.map(drop).map_err(|failure| RequestError::of(failure, payload)),
+                    Err(_) => Err(RequestError::Gone),
+                };
+                let _ = reply.send(answer);
+            });
+        }
+        tell
+    }
+
+    /// Every seed has refused this node for good, or one has because of its store. A node that was started for this
+    /// ring ends; one that a client has sent there goes on as before, and does not try those seeds again.
+    fn was_turned_away(&mut self, error: RequestError, client: Waiting) {
+        self.joining = false;
+        match client {
+            Some(Client { reply, added }) => {
+                self.seeds.retain(|seed| !added.contains(seed));
+                let _ = reply.send(Err(error));
+            }
+            None => self.finish(match error {
+                RequestError::FoundedApart(what) => Ending::FoundedApart { what },
+                RequestError::Refused(what) => Ending::Refused { what },
+                other => Ending::Failed { what: other.to_string() },
+            }),
+        }
     }
 
     /// Somebody was found: the core takes over.
-    fn found_ring(&mut self, mut contacts: Vec<Contact>, remembered: Vec<Contact>, reply: Waiting) {
+    fn found_ring(&mut self, mut contacts: Vec<Contact>, remembered: Vec<Contact>, client: Waiting) {
         self.joining = false;
         if self.ending.is_some() {
             return;
@@ -104,7 +156,7 @@ impl Driver {
                 contacts.push(contact);
             }
         }
-        let reply = reply.unwrap_or_else(|| oneshot::channel().0);
+        let reply = self.reply_to(client);
         let command = match self.node.status() {
             Status::Out if back => Command::Rejoin { seeds: contacts },
             Status::Out => Command::Join { seeds: contacts },
@@ -127,12 +179,33 @@ impl Driver {
         };
         tracing::warn!(incarnation, "a later life of this node was known; going on as a later one still");
         let mut peers: Vec<Contact> = self.node.routes().neighbours();
+        // What is kept is from before the later life: others may have built on what it promised since.
+        self.renew(incarnation, false);
+        peers.extend(self.remembered_peers());
+        self.had_peers |= !peers.is_empty();
+        match peers.is_empty() && self.seeds.is_empty() {
+            true => self.begin(),
+            false => self.look_for_ring(peers, None),
+        }
+    }
+
+    /// Begins a life with an empty store, without looking for a ring.
+    pub(super) fn begin_life(&mut self, at_least: u32, first: bool) {
+        let raised = self.home.as_ref().map(|home| home.raise_incarnation(at_least)).transpose();
+        match raised {
+            Ok(raised) => self.renew(raised.unwrap_or(at_least), first),
+            Err(error) => self.finish(Ending::Failed { what: error.to_string() }),
+        }
+    }
+
+    /// Replaces the node by a new one with an empty store. `first`: no earlier life has promised anything.
+    fn renew(&mut self, incarnation: u32, first: bool) {
         let me = self.node.me();
         self.me.incarnation = incarnation;
         let addr = self.book.prove(me.id, incarnation, &self.about.endpoints);
-        // What is kept is from before the later life: others may have built on what it promised since.
         self.forget_everything();
         let node = Node::by_config(me.id, incarnation, addr, &self.config);
+        let node = if first { node.in_its_first_life() } else { node };
         self.node = give_store(node, self.engine.born(), &self.engine, &self.config);
         self.timers = [NEVER; Timer::ALL.len()];
         self.soon.clear();
@@ -148,34 +221,50 @@ impl Driver {
         for (_, waiting) in self.waiting.drain() {
             let _ = waiting.send(Err(Failure::Ended));
         }
-        peers.extend(self.remembered_peers());
-        self.had_peers |= !peers.is_empty();
-        match peers.is_empty() && self.seeds.is_empty() {
-            true => self.begin(),
-            false => self.look_for_ring(peers, None),
-        }
     }
 }
 
 impl Shell {
     /// Looks for somebody, for as long as it takes.
-    async fn find_ring(self: Rc<Shell>, remembered: Vec<Contact>, reply: Waiting) {
+    async fn find_ring(self: Rc<Shell>, remembered: Vec<Contact>, client: Waiting) {
         let mut pause = PAUSE_MIN;
         loop {
             if self.driver.borrow().ending.is_some() {
                 return;
             }
-            let seeds = self.driver.borrow().seeds.clone();
+            let (seeds, yielded) = {
+                let driver = self.driver.borrow();
+                // A client hears of the seeds it named, not of others that this node knows.
+                (driver.named.as_ref().unwrap_or(&driver.seeds).clone(), driver.yielded)
+            };
             let round = self.try_seeds(seeds).await;
             if !round.found.is_empty() || !remembered.is_empty() {
-                return self.enter(|driver| driver.found_ring(round.found, remembered, reply));
+                return self.enter(|driver| driver.found_ring(round.found, remembered, client));
             }
             if round.tried > 0 && round.myself == round.tried {
-                return self.enter(|driver| driver.found_nobody_else(reply));
+                return self.enter(|driver| driver.found_nobody_else(client));
             }
+            if !yielded && self.driver.borrow().yielded {
+                // This node has another lineage now: the same seeds will take it.
+                continue;
+            }
+            // The cluster it gave way to is gone: another one may do.
+            self.driver.borrow_mut().yielded = false;
+            let (blank, had_peers) = {
+                let driver = self.driver.borrow();
+                (driver.is_blank(), driver.had_peers)
+            };
             let why = round.last_error.unwrap_or_else(|| "no seed has an address".into());
-            if round.tried > 0 && round.refused == round.tried && !self.driver.borrow().had_peers {
-                return self.enter(|driver| driver.finish(Ending::Refused { what: why }));
+            let all = round.tried > 0 && round.refused == round.tried;
+            let error = match round.apart {
+                Some(what) if !blank => Some(RequestError::FoundedApart(what)),
+                // Not for good: it is about to give way, or another node to it.
+                Some(_) => None,
+                None if all && (client.is_some() || !had_peers) => Some(RequestError::Refused(why.clone())),
+                None => None,
+            };
+            if let Some(error) = error {
+                return self.enter(|driver| driver.was_turned_away(error, client));
             }
             tracing::warn!(why, "no seed answers; trying again");
             self.enter(|driver| {
@@ -231,6 +320,7 @@ impl Shell {
                 Some(Ok((_, Err(DialError::Myself)))) => round.myself += 1,
                 Some(Ok((address, Err(error)))) => {
                     round.refused += usize::from(error.stays());
+                    round.apart = error.founded_apart().map(String::from).or(round.apart);
                     round.last_error = Some(format!("{address}: {error}"));
                 }
                 Some(Err(_)) => {}
@@ -241,12 +331,11 @@ impl Shell {
 
 impl Driver {
     /// Every seed is this node itself: it is the first of its ring, unless it has been part of one.
-    fn found_nobody_else(&mut self, reply: Waiting) {
+    fn found_nobody_else(&mut self, client: Waiting) {
         self.joining = false;
-        let reply = reply.unwrap_or_else(|| oneshot::channel().0);
         match self.node.status() {
-            Status::Out if !self.had_peers => self.command(Command::Create, reply),
-            _ => drop(reply.send(Err(Failure::NoSeeds))),
+            Status::Out if !self.had_peers => self.found(client),
+            _ => drop(self.reply_to(client).send(Err(Failure::NoSeeds))),
         }
     }
 }

@@ -8,7 +8,7 @@ use kringle_core::wire::{OLDEST, VERSION};
 use super::Driver;
 use super::effects::guarded;
 use crate::clock::unix_ms;
-use crate::home::Membership;
+use crate::home::{HomeError, Membership};
 use crate::identity::PublicKey;
 use crate::identity::cluster::{Certificate, Cluster};
 use crate::identity::token::{Token, TokenError};
@@ -41,6 +41,9 @@ impl Driver {
                 .as_ref()
                 .and_then(|credentials| guarded(|| credentials.show(me.identity.id(), to))),
             granted: None,
+            lineage: self.lineage(),
+            records: self.record_count(),
+            yields: self.offers_to_yield(),
         }
     }
 
@@ -57,11 +60,19 @@ impl Driver {
                 Err(_) => Some(self.redeem(hello, key)?),
             },
         };
+        // Last: strangers learn nothing about the store.
+        self.judge_lineage(hello, key.id())?;
         Ok(granted)
     }
 
-    /// Decides whether somebody we have reached is who we want to talk to.
-    pub(super) fn judge_answer(&mut self, hello: &Hello, key: &PublicKey) -> Result<(), Refused> {
+    /// Decides whether somebody we have reached is who we want to talk to. `offered`: this node said that it would drop
+    /// its lineage.
+    pub(super) fn judge_answer(
+        &mut self,
+        hello: &Hello,
+        key: &PublicKey,
+        offered: bool,
+    ) -> Result<(), Refused> {
         self.judge_plain(hello, key.id())?;
         let membership = |why: String| Refused::new(Why::Membership, why);
         if self.me.cluster.is_none() {
@@ -91,7 +102,7 @@ impl Driver {
             self.me.certificate = Some(granted);
             self.save_membership();
         }
-        Ok(())
+        self.judge_lineage_answer(hello, key.id(), offered)
     }
 
     pub(super) fn judge_plain(&self, hello: &Hello, peer: NodeId) -> Result<(), Refused> {
@@ -185,15 +196,21 @@ impl Driver {
     }
 
     pub(super) fn save_membership(&mut self) {
-        let (Some(home), Some(cluster)) = (&self.home, &self.me.cluster) else { return };
+        if let Err(error) = self.write_membership() {
+            tracing::error!(%error, "cannot keep the membership");
+        }
+    }
+
+    pub(super) fn write_membership(&self) -> Result<(), HomeError> {
+        let (Some(home), Some(cluster)) = (&self.home, &self.me.cluster) else { return Ok(()) };
         let membership = Membership {
             cluster: cluster.clone(),
             certificate: self.me.certificate,
             had_peers: self.had_peers,
             overlay: self.config.overlay,
+            lineage: self.lineage(),
+            discarded: self.discarded,
         };
-        if let Err(error) = home.set_cluster(&membership) {
-            tracing::error!(%error, "cannot keep the membership");
-        }
+        home.set_cluster(&membership)
     }
 }

@@ -3,20 +3,21 @@
 //! Everything of one node runs on one thread. Tasks (one per connection, one for timers, one for calls of handles) enter
 //! the driver one at a time with what they have, all of it at once; the driver hands it to the node input by input, due
 //! timers first, executes the outputs (`effects`), and at the end lets every connection that got something write it,
-//! once. `peers` opens and accepts connections, `judging` says who may, `twins` whether there is
-//! another one of us; `joining` finds the ring; `storing` is about what it keeps; `duties` is what happens every now and
+//! once. `peers` opens and accepts connections, `judging` says who may, `lineage` keeps stores that were founded apart
+//! apart, `twins` says whether there is another one of us; `joining` finds the ring; `storing` is about what it keeps; `duties` is what happens every now and
 //! then.
 
 mod duties;
 mod effects;
 mod joining;
 mod judging;
+mod lineage;
 mod peers;
 mod storing;
 mod twins;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,6 +119,14 @@ pub(crate) struct Driver {
     seeds: Vec<Seed>,
     /// Whether the search for a ring is under way, and for whom.
     joining: bool,
+    /// The only seeds of that search, if a client has named them.
+    named: Option<Vec<Seed>>,
+    /// Whether this search for a ring has dropped the lineage of an empty store.
+    yielded: bool,
+    /// What this node has promised about its lineage.
+    pin: Option<lineage::Pin>,
+    /// Peers whose stores were founded apart, each reported once.
+    apart: HashSet<NodeId>,
     apps: Vec<(u32, Arc<dyn App>)>,
     /// Changes of the leaf set in this round.
     joined: Vec<NodeId>,
@@ -134,6 +143,8 @@ pub(crate) struct Driver {
     crash: bool,
     home: Option<Home>,
     had_peers: bool,
+    /// Whether this start has discarded an older store.
+    discarded: bool,
     remembered: u64,
     /// Messages that wait for connections to open.
     waiting_to_leave: usize,
@@ -160,6 +171,10 @@ pub(crate) struct Me {
     pub(crate) tokens: Tokens,
     pub(crate) credentials: Option<Arc<dyn Credentials>>,
     pub(crate) region_factor: u32,
+    /// The lineage of the cluster, as far as it is written down; the store's own counts first.
+    pub(crate) lineage: Option<u64>,
+    /// Whether no earlier process can have made promises in its name.
+    pub(crate) first_life: bool,
 }
 
 impl Me {
@@ -189,6 +204,7 @@ pub(crate) struct Parts {
     pub(crate) ended: watch::Sender<Option<Ending>>,
     pub(crate) home: Option<Home>,
     pub(crate) had_peers: bool,
+    pub(crate) discarded: bool,
 }
 
 impl Shell {
@@ -221,6 +237,10 @@ impl Shell {
                 next_request: 0,
                 seeds: parts.seeds,
                 joining: false,
+                named: None,
+                yielded: false,
+                pin: None,
+                apart: HashSet::new(),
                 apps: parts.apps,
                 joined: Vec::new(),
                 left: Vec::new(),
@@ -234,6 +254,7 @@ impl Shell {
                 crash: false,
                 home: parts.home,
                 had_peers: parts.had_peers,
+                discarded: parts.discarded,
                 remembered: 0,
                 waiting_to_leave: 0,
                 reborn_at: None,
@@ -507,7 +528,7 @@ impl Driver {
     fn call(&mut self, call: Call) {
         match call {
             Call::Command { command, reply } => self.command(command, reply),
-            Call::Join { seeds, reply } => self.join(seeds, Some(reply)),
+            Call::Join { seeds, reply } => self.join(seeds, reply),
             Call::Look(look) => {
                 let view = self.view();
                 let _ = guarded(|| look(&view));

@@ -103,11 +103,24 @@ impl DialError {
     /// Says whether trying again is in vain.
     pub(super) fn stays(&self) -> bool {
         let stays = |refused: &Refused| {
-            matches!(refused.why, Why::Version | Why::Cluster | Why::Membership | Why::Credentials)
+            matches!(
+                refused.why,
+                Why::Version | Why::Cluster | Why::Membership | Why::Credentials | Why::Lineage
+            )
         };
         match self {
             DialError::Refused(refused) | DialError::Unwelcome(refused) => stays(refused),
             DialError::Unreachable(_) | DialError::Myself => false,
+        }
+    }
+
+    /// Says what keeps the two apart if it is their lineages.
+    pub(super) fn founded_apart(&self) -> Option<&str> {
+        match self {
+            DialError::Refused(refused) | DialError::Unwelcome(refused) if refused.why == Why::Lineage => {
+                Some(&refused.text)
+            }
+            _ => None,
         }
     }
 }
@@ -216,7 +229,7 @@ impl Shell {
     async fn greet(self: &Rc<Shell>, proved: Proved, purpose: Purpose) -> Result<Rc<Link>, DialError> {
         let Proved { mut stream, key, admit } = proved;
         let hello = self.driver.borrow().hello(purpose, key.id());
-        let incarnation = hello.incarnation;
+        let (incarnation, offered) = (hello.incarnation, hello.yields);
         if let (None, Some(token)) = (&hello.certificate, &self.driver.borrow().me.token)
             && token.issuer() != key.id()
         {
@@ -228,13 +241,13 @@ impl Shell {
         let theirs = match Greeting::read(&mut stream).await? {
             Greeting::Hello(hello) => hello,
             Greeting::Refused(refused) => {
-                self.enter(|driver| driver.was_refused(&refused));
+                self.enter(|driver| driver.was_refused(key.id(), &refused));
                 return Err(DialError::Refused(refused));
             }
             Greeting::Agreed => return Err(DialError::Unreachable("an answer out of turn".into())),
         };
         let rtt = u32::try_from(self.clock.now().since(asked).as_micros()).unwrap_or(u32::MAX);
-        if let Err(refused) = self.enter(|driver| driver.judge_answer(&theirs, &key)) {
+        if let Err(refused) = self.enter(|driver| driver.judge_answer(&theirs, &key, offered)) {
             let _ = Greeting::Refused(refused.clone()).write(&mut stream).await;
             return Err(DialError::Unwelcome(refused));
         }
@@ -372,6 +385,7 @@ impl Shell {
         let said = ours.incarnation;
         if theirs.purpose == Purpose::Who {
             (ours.certificate, ours.credentials, ours.endpoints) = (None, None, Vec::new());
+            (ours.lineage, ours.records, ours.yields) = (None, 0, false);
             Greeting::Hello(Box::new(ours)).write(&mut stream).await?;
             return Ok(None);
         }
@@ -391,7 +405,7 @@ impl Shell {
         match Greeting::read(&mut stream).await? {
             Greeting::Agreed => {}
             Greeting::Refused(refused) => {
-                self.enter(|driver| driver.was_refused(&refused));
+                self.enter(|driver| driver.was_refused(key.id(), &refused));
                 return Err(DialError::Refused(refused));
             }
             Greeting::Hello(_) => return Err(DialError::Unreachable("a greeting out of turn".into())),
@@ -499,6 +513,10 @@ impl Driver {
             return Err(Refused::new(Why::Other, "this node has begun a new life meanwhile"));
         }
         self.judge_plain(hello, key.id())?;
+        self.check_lineage(hello, key.id())?;
+        if let Some(lineage) = hello.lineage {
+            self.adopt_lineage(lineage)?;
+        }
         Ok(self.register(key, hello, purpose, rtt.is_some(), rtt))
     }
 
@@ -582,13 +600,13 @@ impl Driver {
         let Some(Greeting::Refused(refused)) = Greeting::decode(bytes) else { return };
         tracing::debug!(peer = %link.peer, why = refused.text, "a peer closes the connection");
         link.orderly.set(refused.why == Why::Orderly);
-        self.was_refused(&refused);
+        self.was_refused(link.peer, &refused);
         // What we still have for it can not leave this way: the connection ends, and is opened again if needed.
         link.close(true);
     }
 
     /// Somebody does not want us.
-    fn was_refused(&mut self, refused: &Refused) {
+    fn was_refused(&mut self, peer: NodeId, refused: &Refused) {
         if matches!(refused.why, Why::Superseded | Why::Twin)
             && let Some((incarnation, endpoints)) = refused.later.clone()
             && incarnation >= self.me.incarnation
@@ -598,15 +616,22 @@ impl Driver {
         {
             self.doubt_myself(incarnation, endpoints);
         }
-        if !matches!(refused.why, Why::Orderly | Why::Stopping) {
-            tracing::warn!(why = refused.text, "a peer refuses this node");
-            self.tell(What::Refused { peer: String::new(), reason: refused.text.clone() });
+        if matches!(refused.why, Why::Orderly | Why::Stopping)
+            || refused.why == Why::Lineage && !self.is_news_of(peer)
+        {
+            return;
         }
+        tracing::warn!(%peer, why = refused.text, "a peer refuses this node");
+        self.tell(What::Refused { peer: peer.to_string(), reason: refused.text.clone() });
     }
 
     fn turned_away(&mut self, peer: NodeId, refused: &Refused) {
-        tracing::warn!(%peer, why = refused.text, "refused a node");
         self.metrics.handshake_failed.inc();
+        // Two rings that know each other would say it again and again.
+        if refused.why == Why::Lineage && !self.is_news_of(peer) {
+            return;
+        }
+        tracing::warn!(%peer, why = refused.text, "refused a node");
         self.tell(What::Refused { peer: peer.to_string(), reason: refused.text.clone() });
     }
 

@@ -6,11 +6,11 @@
 //! | `format`         | the format of all the rest                                               |
 //! | `node.key`       | the node's key; losing it means being another node                       |
 //! | `incarnation`    | the highest incarnation this node ever used                              |
-//! | `cluster.json`   | the cluster, its overlay, this node's certificate, whether it had peers  |
+//! | `cluster.json`   | the cluster, its overlay, the lineage of the store, the certificate      |
 //! | `cluster.secret` | the cluster's secret, on nodes that were given it                        |
 //! | `peers.json`     | where to look for the cluster after a restart                            |
 //! | `tokens.json`    | the book of join tokens                                                  |
-//! | `store*`         | the values it stores; see [`crate::engine`]                              |
+//! | `store*`         | the values it stores; see [`crate::engine`] and [`Home::discard_store`]  |
 //!
 //! Every file is replaced as a whole (see [`Slot`]) and readable for its owner only. A damaged file is an error with
 //! a remedy, never a reason to start afresh: a node that silently took a new key would be another node, and one that
@@ -43,6 +43,8 @@ const FORMAT: u32 = 1;
 pub const REMEMBERED_MAX: usize = 256;
 /// The most endpoints that are remembered of one peer.
 const ENDPOINTS_MAX: usize = 16;
+/// Where a discarded store goes: this and a number.
+const DISCARDED: &str = "store.discarded-";
 /// The first line of the key file.
 const KEY_TITLE: &str = "kringle node key 1";
 
@@ -63,6 +65,11 @@ pub struct Membership {
     pub had_peers: bool,
     /// How the cluster's ring is organised. Files of versions that had nothing but Pastry do not say.
     pub overlay: OverlayKind,
+    /// The lineage of the store: the number made when its cluster was founded. `None` before this node knows it; files
+    /// of older versions do not say, and the views on the disk do.
+    pub lineage: Option<u64>,
+    /// Whether the last start was told to discard an older store, and did.
+    pub discarded: bool,
 }
 
 /// A peer worth trying after a restart.
@@ -166,6 +173,8 @@ impl Home {
             certificate: membership.certificate.map(|certificate| text::hex(&certificate.encode())),
             had_peers: membership.had_peers || settled,
             overlay: Some(overlays::name(membership.overlay).to_owned()),
+            lineage: membership.lineage.map(|lineage| format!("{lineage:016x}")),
+            discarded: membership.discarded,
         })
     }
 
@@ -213,6 +222,37 @@ impl Home {
         self.slot("peers.json").write_json(&PeersFile { peers })
     }
 
+    /// Sets the store aside, with all files beside it, in a directory `store.discarded-<n>`. Returns that directory, or
+    /// `None` if there is no store. To be done before the store is opened.
+    ///
+    /// `store.format` goes first: a store without it is refused, so a crash halfway never opens half a store. Called
+    /// again, this moves the rest.
+    pub fn discard_store(&self) -> Result<Option<PathBuf>, HomeError> {
+        let failed = |e| HomeError::from_io(&self.dir, e);
+        let (mut files, mut last) = (Vec::new(), 0_u64);
+        for entry in fs::read_dir(&self.dir).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            let Some(name) = name.to_str() else { continue };
+            if let Some(number) = name.strip_prefix(DISCARDED) {
+                last = last.max(number.parse().unwrap_or(0));
+            } else if name == "store" || name.starts_with("store.") && !name.starts_with("store.damaged-") {
+                files.push(name.to_owned());
+            }
+        }
+        if files.is_empty() {
+            return Ok(None);
+        }
+        files.sort_by_key(|name| (name != "store.format", name.clone()));
+        let aside = self.dir.join(format!("{DISCARDED}{}", last + 1));
+        create(&aside)?;
+        for name in files {
+            fs::rename(self.dir.join(&name), aside.join(&name)).map_err(failed)?;
+            slot::sync_dir(&aside).map_err(failed)?;
+            slot::sync_dir(&self.dir).map_err(failed)?;
+        }
+        Ok(Some(aside))
+    }
+
     /// Returns the file of the book of join tokens.
     pub(crate) fn tokens_slot(&self) -> Slot {
         self.slot("tokens.json")
@@ -248,7 +288,14 @@ impl Home {
             Some(name) => overlays::by_name(name)
                 .ok_or_else(|| slot.damaged(format!("it names an overlay unknown here, {name:?}")))?,
         };
-        Ok(Some(Membership { cluster, certificate, had_peers: file.had_peers, overlay }))
+        let lineage = |text: String| {
+            let digits = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+            let number = u64::from_str_radix(&text, 16).ok().filter(|_| digits);
+            number.ok_or_else(|| slot.damaged("the lineage is not 16 hexadecimal digits"))
+        };
+        let lineage = file.lineage.map(lineage).transpose()?;
+        let (had_peers, discarded) = (file.had_peers, file.discarded);
+        Ok(Some(Membership { cluster, certificate, had_peers, overlay, lineage, discarded }))
     }
 
     /// Adds the secret to what is known of a cluster, if it is the right one.
@@ -308,6 +355,10 @@ struct ClusterFile {
     had_peers: bool,
     #[serde(default)]
     overlay: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lineage: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    discarded: bool,
 }
 
 /// `peers.json`.

@@ -209,6 +209,8 @@ fn membership(name: &str, had_peers: bool) -> Membership {
         certificate: None,
         had_peers,
         overlay: OverlayKind::Pastry,
+        lineage: None,
+        discarded: false,
     }
 }
 
@@ -221,11 +223,13 @@ fn the_cluster_and_its_secret_are_kept() {
     let cluster = Cluster::with_secret("blue", &secret).unwrap();
     let certificate = cluster.certify(&identity.public());
     let overlay = OverlayKind::Chord;
-    let written = Membership { cluster: cluster.clone(), certificate, had_peers: false, overlay };
+    let (had_peers, lineage) = (false, Some(7));
+    let written =
+        Membership { cluster: cluster.clone(), certificate, had_peers, overlay, lineage, discarded: true };
     home.set_cluster(&written).unwrap();
     let read = home.cluster().unwrap().unwrap();
     assert_eq!((read.cluster.id(), read.certificate, read.had_peers), (cluster.id(), certificate, false));
-    assert_eq!(read.overlay, overlay);
+    assert_eq!((read.overlay, read.lineage, read.discarded), (overlay, lineage, true));
     assert!(!read.cluster.can_certify(), "there is no secret yet");
     assert_eq!(read.cluster.check(&certificate.unwrap(), &identity.public()), Ok(()));
 

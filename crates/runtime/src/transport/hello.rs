@@ -51,6 +51,12 @@ pub(crate) struct Hello {
     pub(crate) credentials: Option<Vec<u8>>,
     /// A fresh certificate for the receiver, whose token was good.
     pub(crate) granted: Option<Vec<u8>>,
+    /// The lineage of its store. A node that has none fits every cluster; so does an older build, which does not say.
+    pub(crate) lineage: Option<u64>,
+    /// How many records its store has, tombstones included.
+    pub(crate) records: u64,
+    /// Whether it is joining, and would drop its own lineage for the receiver's: its store is empty.
+    pub(crate) yields: bool,
 }
 
 /// Why a node is turned away.
@@ -67,6 +73,8 @@ pub(crate) enum Why {
     Stopping,
     /// The connection is not needed any more; nothing is wrong.
     Orderly,
+    /// The two stores were founded apart.
+    Lineage,
     Other,
 }
 
@@ -111,6 +119,9 @@ const GRANTED: u8 = 13;
 const REASON: u8 = 14;
 const TEXT: u8 = 15;
 const OVERLAY: u8 = 16;
+const LINEAGE: u8 = 17;
+const RECORDS: u8 = 18;
+const YIELDS: u8 = 19;
 
 const IN_MEMORY: &str = "writing to memory does not fail";
 
@@ -237,6 +248,13 @@ impl Writer {
         if let Some(token) = &hello.token {
             self.text(TOKEN, token);
         }
+        if let Some(lineage) = hello.lineage {
+            self.number(LINEAGE, lineage);
+            self.number(RECORDS, hello.records);
+        }
+        if hello.yields {
+            self.number(YIELDS, 1);
+        }
     }
 
     fn refused(&mut self, refused: &Refused) {
@@ -251,6 +269,7 @@ impl Writer {
             Why::Twin => 6,
             Why::Stopping => 7,
             Why::Orderly => 8,
+            Why::Lineage => 9,
         };
         self.number(REASON, reason);
         self.text(TEXT, &refused.text);
@@ -338,6 +357,9 @@ impl<'b> Fields<'b> {
             token: self.text(TOKEN),
             credentials: bytes(CREDENTIALS),
             granted: bytes(GRANTED),
+            lineage: self.number(LINEAGE),
+            records: self.number(RECORDS).unwrap_or(0),
+            yields: self.number(YIELDS) == Some(1),
         })
     }
 
@@ -351,6 +373,7 @@ impl<'b> Fields<'b> {
             6 => Why::Twin,
             7 => Why::Stopping,
             8 => Why::Orderly,
+            9 => Why::Lineage,
             _ => Why::Other,
         };
         let later = self.number(INCARNATION).and_then(|number| u32::try_from(number).ok());
@@ -379,16 +402,23 @@ mod tests {
             token: Some("kj1-abc".into()),
             credentials: Some(vec![2; 32]),
             granted: None,
+            lineage: Some(u64::MAX),
+            records: u64::MAX,
+            yields: true,
         }
     }
 
     fn greetings() -> Vec<Greeting> {
         let plain =
             Hello { overlay: 0, region: None, certificate: None, token: None, credentials: None, ..hello() };
+        let plain = Hello { lineage: None, records: 0, yields: false, ..plain };
+        let full = Hello { granted: Some(vec![3; 109]), ..hello() };
         let later = Some((9, vec!["10.0.0.1:7400".parse().unwrap()]));
         vec![
             Greeting::Hello(Box::new(hello())),
             Greeting::Hello(Box::new(plain)),
+            Greeting::Hello(Box::new(full)),
+            Greeting::Refused(Refused::new(Why::Lineage, "founded apart")),
             Greeting::Refused(Refused::new(Why::Cluster, "this is blue")),
             Greeting::Refused(Refused { why: Why::Superseded, text: String::new(), later }),
             Greeting::Agreed,

@@ -3,6 +3,7 @@
 
 mod apps;
 mod chord;
+mod lineages;
 mod membership;
 mod rings;
 mod stores;
