@@ -31,7 +31,7 @@ pub enum HomeError {
         pid: Option<u32>,
     },
     /// A later version of Kringle wrote it.
-    #[error("{} was written by a newer version of Kringle (format {found}, this one knows {known})", path.display())]
+    #[error("{} was written by a newer version of Kringle (format {found}; this one reads formats up to {known})", path.display())]
     Newer {
         /// The directory.
         path: PathBuf,
@@ -124,7 +124,9 @@ impl HomeError {
             HomeError::InUse { pid: None, .. } => {
                 "stop the other process, or give this node a data directory of its own".to_owned()
             }
-            HomeError::Newer { .. } => "use the newer version of Kringle".to_owned(),
+            HomeError::Newer { .. } => {
+                "start the newer kringle, or use another --data directory; nothing was changed".to_owned()
+            }
             HomeError::Exposed { path, .. } => format!("run: chmod 600 '{}'", path.display()),
             HomeError::Damaged { path, .. } => match path.file_name().and_then(|name| name.to_str()) {
                 Some("node.key") => format!(
