@@ -15,7 +15,7 @@ use super::header::Owner;
 use super::overlay::Overlay;
 use super::salvage::Damage;
 use super::writer::{Figures, Writer};
-use super::{Cause, Opened, StoreError};
+use super::{Opened, StoreError};
 use crate::home::{Home, HomeError};
 
 /// An open store.
@@ -83,8 +83,9 @@ impl Disk {
     /// Begins to work with a store that was opened.
     fn take(&mut self, ready: Ready) -> Result<(), HomeError> {
         let Ready { tables, commits, opened, gaps, damage } = ready;
-        let writer = Writer::start(tables.clone(), self.files.mark.clone(), (opened.born, commits), &self.wake)
-            .map_err(|e| HomeError::from_io(&self.files.store, e))?;
+        let writer =
+            Writer::start(tables.clone(), self.files.mark.clone(), (opened.born, commits), &self.wake)
+                .map_err(|e| HomeError::from_io(&self.files.store, e))?;
         self.open = Some(Open { overlay: Overlay::default(), writer, tables });
         (self.born, self.reported, self.trouble) = (opened.born, 0, OnceCell::new());
         (self.gaps, self.damage) = (gaps, damage);
@@ -256,6 +257,24 @@ impl Disk {
         }
     }
 
+    /// Writes everything that is in memory into tables.
+    #[cfg(test)]
+    pub(super) fn flush(&self) {
+        let tables = &self.open.as_ref().expect("the store is open").tables;
+        for space in tables.spaces.iter().chain([&tables.engine]) {
+            space.rotate_memtable_and_wait().unwrap();
+        }
+    }
+
+    /// Lets a salvage end after so many steps as if the process had crashed.
+    #[cfg(test)]
+    pub(super) fn open_and_crash(home: &Home, owner: Owner, steps: u32) -> Result<(), HomeError> {
+        let files = Files::of(home);
+        files.crash.store(steps, Ordering::Relaxed);
+        let born = files.judge(home, &owner)?;
+        files.open(born, &owner).map(drop)
+    }
+
     #[cfg(test)]
     pub(super) fn break_disk(&self) {
         self.open.as_ref().expect("the store is open").writer.break_disk();
@@ -267,4 +286,3 @@ impl Drop for Disk {
         self.close(false);
     }
 }
-

@@ -21,11 +21,11 @@ use fjall::compaction::Leveled;
 use fjall::{Database, KeyspaceCreateOptions, LsmError, PersistMode};
 use kringle_core::records::{Gap, Space};
 
+use super::disk::Tables;
 use super::header::{Format, Mark, Owner};
 use super::journal::{self, Record, Seen};
 use super::salvage::{Damage, Note};
-use super::disk::Tables;
-use super::table::is_damage;
+use super::table::{is_damage, is_unreadable};
 use super::{Opened, salvage};
 use crate::home::{Home, HomeError, Slot, sync_dir};
 
@@ -166,7 +166,9 @@ impl Files {
         builder.create(&self.store).map_err(failed)?;
         let tables = self.open_tables(&self.store).map_err(|fault| match fault {
             Fault::Refused(error) => error,
-            Fault::Damaged(why) | Fault::Tables(why, _) => HomeError::Damaged { path: self.store.clone(), why },
+            Fault::Damaged(why) | Fault::Tables(why, _) => {
+                HomeError::Damaged { path: self.store.clone(), why }
+            }
         })?;
         sync_dir(&self.home).map_err(failed)?;
         self.mark.write_json(&Mark { born: format.born, commits: 0, condemned: false })?;
@@ -207,7 +209,11 @@ impl Files {
         let torn = seen.behind(commits);
         if torn > 0 {
             let dropped = seen.commits.saturating_sub(commits);
-            tracing::warn!(bytes = torn, commits = dropped, "dropped a torn end of the journal: never acknowledged");
+            tracing::warn!(
+                bytes = torn,
+                commits = dropped,
+                "dropped a torn end of the journal: never acknowledged"
+            );
         }
         Ok((tables, commits, torn))
     }
@@ -269,6 +275,7 @@ impl Files {
     pub(super) fn open_or_mend(&self, dir: &Path, born: u32, seen: &Seen) -> Result<(Tables, u64), Fault> {
         let why = match self.open_counted(dir, born) {
             Err(Fault::Damaged(why)) => why,
+            Err(Fault::Refused(HomeError::Io { source, .. })) if is_unreadable(&source) => source.to_string(),
             other => return other,
         };
         let check = self.check(dir)?;

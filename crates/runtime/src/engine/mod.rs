@@ -26,8 +26,8 @@ mod tests;
 mod writer;
 
 pub use header::Owner;
-pub use salvage::Damage;
 pub use room::{Free, MIN_FREE, Room, free_space};
+pub use salvage::Damage;
 pub use writer::Figures;
 
 /// The longest key a store on the disk can take, with everything the core puts around it.
@@ -85,7 +85,9 @@ impl StoreError {
     fn of(error: &fjall::Error) -> StoreError {
         use std::io::ErrorKind::StorageFull;
         let cause = match error {
-            fjall::Error::Io(e) | fjall::Error::Storage(fjall::LsmError::Io(e)) if e.kind() == StorageFull => {
+            fjall::Error::Io(e) | fjall::Error::Storage(fjall::LsmError::Io(e))
+                if e.kind() == StorageFull =>
+            {
                 Cause::Full
             }
             fjall::Error::Io(_) => Cause::Disk,
@@ -254,6 +256,14 @@ impl Engine {
         }
         // With it goes the lock of the directory.
         self.0 = Kind::None;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn flush(&self) {
+        match &self.0 {
+            Kind::Disk(disk) => disk.flush(),
+            _ => panic!("there is no disk"),
+        }
     }
 
     #[cfg(test)]

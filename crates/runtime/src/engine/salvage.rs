@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use super::disk::Tables;
 use super::files::{COMMITS, Fault, Files, VERSION};
 use super::journal::{self, Record};
-use super::table::Manifest;
+use super::table::{Hole, Manifest};
 use crate::clock::unix_ms;
 use crate::home::{HomeError, Slot, sync_dir};
 use crate::identity::text;
@@ -140,13 +140,17 @@ struct Checked {
 
 impl std::fmt::Debug for Checked {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Checked").field("folder", &self.folder).field("bad", &self.bad).finish_non_exhaustive()
+        f.debug_struct("Checked")
+            .field("folder", &self.folder)
+            .field("bad", &self.bad)
+            .finish_non_exhaustive()
     }
 }
 
 impl Check {
     pub(super) fn is_good(&self) -> bool {
-        self.version.is_none() && self.keyspaces.iter().all(|space| space.list.is_ok() && space.bad.is_empty())
+        self.version.is_none()
+            && self.keyspaces.iter().all(|space| space.list.is_ok() && space.bad.is_empty())
     }
 
     /// Returns the files that are damaged.
@@ -182,14 +186,6 @@ fn folder(store: &Path, number: usize) -> PathBuf {
     store.join("keyspaces").join(number.to_string())
 }
 
-/// A range of keys of a keyspace of which something may be missing, none of it later than `newest`.
-struct Hole {
-    space: usize,
-    from: Vec<u8>,
-    to: Vec<u8>,
-    newest: u64,
-}
-
 impl Files {
     /// Reads everything and says what is damaged.
     pub(super) fn check(&self, store: &Path) -> Result<Check, Fault> {
@@ -213,7 +209,8 @@ impl Files {
             keyspaces.push(Checked { folder, list, bad });
         }
         let version = store.join("version");
-        let version = Some(version).filter(|path| fs::read(path).is_ok_and(|bytes| !bytes.starts_with(&VERSION[..3])));
+        let version =
+            Some(version).filter(|path| fs::read(path).is_ok_and(|bytes| !bytes.starts_with(&VERSION[..3])));
         Ok(Check { keyspaces, version })
     }
 
@@ -264,12 +261,15 @@ impl Files {
                 let mended = list.mend(at, &target)?;
                 note.bytes += mended.bytes;
                 note.entries += mended.entries.unwrap_or(0);
-                is_whole &= mended.holes.is_empty();
-                let newest = mended.newest;
-                holes.extend(mended.holes.into_iter().map(|(from, to)| Hole { space: number, from, to, newest }));
+                let before = holes.len();
+                holes.extend(mended.into_holes().map(|hole| (number, hole)));
+                is_whole &= holes.len() == before;
                 if !is_whole && number == Space::Meta as usize + 1 {
                     let path = list.path(&list.tables[at]);
-                    return Err(Fault::Damaged(format!("{} is damaged, and its like is nowhere", path.display())));
+                    return Err(Fault::Damaged(format!(
+                        "{} is damaged, and its like is nowhere",
+                        path.display()
+                    )));
                 }
             }
             if number == OWN && !is_whole {
@@ -290,16 +290,16 @@ impl Files {
         let seen = journal::look(&new, born).map_err(failed)?;
         let (tables, commits) = self.open_or_mend(&new, born, &seen)?;
         Files::check_count(commits, &mark, &seen)?;
-        if !is_numbered(&tables, &new) {
+        if !is_numbered(&tables) {
             return Err(Fault::Damaged("the spaces of the store have other numbers than they should".into()));
         }
         self.clear(&tables, &holes, Record { born, commits: commits + 1, ticket: 0 })?;
         drop(tables);
         self.go_on()?;
 
-        for hole in holes {
+        for (number, hole) in holes {
             // The last one counts commits, and has been judged by its count.
-            let Some(space) = hole.space.checked_sub(1).and_then(|at| Space::ALL.get(at)) else { continue };
+            let Some(space) = number.checked_sub(1).and_then(|at| Space::ALL.get(at)) else { continue };
             let (from, to) = (text::hex(&hole.from), text::hex(&hole.to));
             note.gaps.push(GapText { space: space.name().to_owned(), from, to });
         }
@@ -321,7 +321,9 @@ impl Files {
 
     /// Puts a new store into its place, if one is complete and not there yet.
     pub(super) fn finish_swap(&self, born: u32) -> Result<(), HomeError> {
-        let Some(mut note) = Note::read(&self.note, born)?.filter(|note| !note.swapped) else { return Ok(()) };
+        let Some(mut note) = Note::read(&self.note, born)?.filter(|note| !note.swapped) else {
+            return Ok(());
+        };
         let failed = |e| HomeError::from_io(&self.home, e);
         let (new, aside) = (self.home.join("store.salvage"), self.home.join(&note.aside));
         if new.exists() {
@@ -365,14 +367,18 @@ impl Files {
     }
 
     /// Removes what is in a hole and may be older than what is missing there.
-    fn clear(&self, tables: &Tables, holes: &[Hole], record: Record) -> Result<(), Fault> {
-        let mut batch = OwnedWriteBatch::with_capacity(tables.db.clone(), 1).durability(Some(PersistMode::SyncAll));
-        for hole in holes {
-            let Some(space) = hole.space.checked_sub(1).and_then(|at| tables.spaces.get(at)) else { continue };
+    fn clear(&self, tables: &Tables, holes: &[(usize, Hole)], record: Record) -> Result<(), Fault> {
+        let mut batch =
+            OwnedWriteBatch::with_capacity(tables.db.clone(), 1).durability(Some(PersistMode::SyncAll));
+        for (number, hole) in holes {
+            let Some(space) = number.checked_sub(1).and_then(|at| tables.spaces.get(at)) else {
+                continue;
+            };
             for entry in space.range(hole.from.clone()..hole.to.clone()) {
                 let key = entry.key().map_err(|error| self.fault(error))?;
-                let found = space.tree.get_internal_entry(&key, u64::MAX).map_err(|e| self.fault(e.into()))?;
-                if found.is_some_and(|entry| entry.key.seqno <= hole.newest) {
+                let found =
+                    space.tree.get_internal_entry(&key, u64::MAX).map_err(|e| self.fault(e.into()))?;
+                if hole.covers(&key, found.map(|entry| entry.key.seqno)) {
                     batch.remove(space, key);
                 }
             }
@@ -395,12 +401,9 @@ impl Files {
 }
 
 /// Says whether spaces are numbered as they are in a new store.
-fn is_numbered(tables: &Tables, store: &Path) -> bool {
-    let is = |number: usize, path: &Path| path.ends_with(folder(Path::new(""), number)) && path.starts_with(store);
-    tables.spaces.iter().chain([&tables.engine]).enumerate().all(|(at, space)| {
-        let path = &space.tree.tree_config().path;
-        is(at + 1, path) || std::path::absolute(store).is_ok_and(|store| is(at + 1, path) || path.starts_with(store))
-    })
+fn is_numbered(tables: &Tables) -> bool {
+    let mut spaces = tables.spaces.iter().chain([&tables.engine]).zip(1..);
+    spaces.all(|(space, number)| space.tree.tree_config().path.ends_with(folder(Path::new(""), number)))
 }
 
 fn remove(dir: &Path) -> Result<(), HomeError> {

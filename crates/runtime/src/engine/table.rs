@@ -7,7 +7,7 @@
 //! The list of tables (`current` names a file `v<n>`) holds a checksum of every table file.
 
 use std::fs::{self, File};
-use std::io::{self, Cursor, Read, Write as _};
+use std::io::{self, Cursor, Read, Seek, SeekFrom, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use lsm_tree::checksum::ChecksummedWriter;
 use lsm_tree::coding::Decode;
 use lsm_tree::table::block::decoder::ParsedItem;
 use lsm_tree::table::block::{BlockType, Header};
+use lsm_tree::table::filter::standard_bloom;
 use lsm_tree::table::{Block, DataBlock, Writer};
 use lsm_tree::{Cache, Checksum, CompressionType, InternalValue, Table};
 
@@ -66,7 +67,9 @@ impl Manifest {
         let path = folder.join(format!("v{id}"));
         let bytes = match read(&path) {
             // The name comes from `current`.
-            Err(Fault::Damaged(_)) => return Err(damaged(&current, "the list of tables it names is missing")),
+            Err(Fault::Damaged(_)) => {
+                return Err(damaged(&current, "the list of tables it names is missing"));
+            }
             other => other?,
         };
         if checksum_of(&bytes) != checksum {
@@ -108,7 +111,7 @@ impl Manifest {
         let path = self.path(table);
         match checksum_of_file(&path, each) {
             Ok(checksum) => Ok(checksum == table.checksum),
-            Err(e) if is_damage(&e) => Ok(false),
+            Err(e) if is_damage(&e) || is_unreadable(&e) => Ok(false),
             Err(e) => Err(HomeError::from_io(&path, e)),
         }
     }
@@ -120,7 +123,7 @@ impl Manifest {
         let path = self.path(&table);
         let target = to.join("tables").join(table.id.to_string());
         let failed = |e: io::Error| HomeError::from_io(&target, e);
-        let bytes = fs::read(&path).unwrap_or_default();
+        let bytes = read_around(&path).unwrap_or_default();
         let about = About::read(&bytes);
         let bounds = match &about {
             Some(about) => (about.first.clone(), after(&about.last)),
@@ -128,12 +131,14 @@ impl Manifest {
         };
         let mut mended = Mended::of(pieces(&path, &bytes, about.as_ref()), bounds);
         mended.newest = about.as_ref().map_or(u64::MAX, |about| about.newest);
+        mended.old = recover(&path);
         mended.entries = about.map(|about| about.entries.saturating_sub(mended.kept.len() as u64));
         if mended.kept.is_empty() {
             // A table cannot be empty. This one says that something is not there which was lost in any case.
             let key = mended.holes.first().map_or(&[0][..], |hole| &hole.0);
             let key = if key.is_empty() { &[0][..] } else { key };
-            mended.kept.push(InternalValue::new_tombstone(key, 0));
+            let version = if mended.newest == u64::MAX { 0 } else { mended.newest };
+            mended.kept.push(InternalValue::new_tombstone(key, version));
         }
         match fs::remove_file(&target) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(failed(e)),
@@ -190,16 +195,45 @@ impl Manifest {
 #[derive(Default)]
 pub(super) struct Mended {
     kept: Vec<InternalValue>,
-    /// Ranges of keys of which something may be missing; the end is not part of them.
-    pub(super) holes: Vec<(Vec<u8>, Vec<u8>)>,
+    holes: Vec<(Vec<u8>, Vec<u8>)>,
     /// No version in the table is later than this one.
-    pub(super) newest: u64,
+    newest: u64,
+    /// The damaged table, if it can be asked.
+    old: Option<Table>,
     /// Bytes of the blocks that were lost, and entries in them, if that is known.
     pub(super) bytes: u64,
     pub(super) entries: Option<u64>,
 }
 
+/// A range of keys of which something may be missing.
+pub(super) struct Hole {
+    pub(super) from: Vec<u8>,
+    /// The first key that is not in it.
+    pub(super) to: Vec<u8>,
+    newest: u64,
+    old: Option<Table>,
+}
+
+impl Hole {
+    /// Says whether something newer than this version of a key may be missing.
+    pub(super) fn covers(&self, key: &[u8], version: Option<u64>) -> bool {
+        if version.is_some_and(|version| version > self.newest) {
+            return false;
+        }
+        // Its filter knows nearly all keys that the damaged table never had.
+        let hash = standard_bloom::Builder::get_hash(key);
+        let ask = || self.old.as_ref().is_none_or(|old| old.get(key, u64::MAX, hash).is_err());
+        catch_unwind(AssertUnwindSafe(ask)).unwrap_or(true)
+    }
+}
+
 impl Mended {
+    /// Returns the ranges of keys of which something may be missing.
+    pub(super) fn into_holes(self) -> impl Iterator<Item = Hole> {
+        let (newest, old) = (self.newest, self.old);
+        self.holes.into_iter().map(move |(from, to)| Hole { from, to, newest, old: old.clone() })
+    }
+
     fn of(pieces: Vec<Piece>, (first, end): (Vec<u8>, Vec<u8>)) -> Mended {
         let mut mended = Mended::default();
         let mut open: Option<Vec<u8>> = None;
@@ -211,7 +245,8 @@ impl Mended {
                     open.get_or_insert_with(|| before.unwrap_or_else(|| first.clone()));
                 }
                 Piece::Entries(entries) => {
-                    if let (Some(from), Some(next)) = (open.take_if(|_| !entries.is_empty()), entries.first()) {
+                    if let (Some(from), Some(next)) = (open.take_if(|_| !entries.is_empty()), entries.first())
+                    {
                         // A later version of the next key may have been the last of what was lost.
                         mended.holes.push((from, after(&next.key.user_key)));
                     }
@@ -313,10 +348,17 @@ fn entries_of(block: Block) -> Option<Vec<InternalValue>> {
     catch_unwind(AssertUnwindSafe(read)).ok()
 }
 
+/// Opens a table without looking at its data.
+fn recover(path: &Path) -> Option<Table> {
+    let open = || {
+        let cache = Arc::new(Cache::with_capacity_bytes(1 << 20));
+        Table::recover(path.to_owned(), Checksum::from_raw(0), 0, 0, cache, None, true, true).ok()
+    };
+    catch_unwind(open).ok().flatten()
+}
+
 fn by_index(path: &Path) -> Option<Vec<Piece>> {
-    let cache = Arc::new(Cache::with_capacity_bytes(0));
-    let table =
-        Table::recover(path.to_owned(), Checksum::from_raw(0), 0, 0, cache, None, false, true).ok()?;
+    let table = recover(path)?;
     let (mut pieces, mut errors) = (Vec::new(), 0);
     for entry in table.iter() {
         match (entry, pieces.last_mut()) {
@@ -348,8 +390,35 @@ fn damaged(path: &Path, why: &str) -> Fault {
 
 /// Tells damage from circumstances.
 pub(super) fn is_damage(error: &io::Error) -> bool {
-    use io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
-    matches!(error.kind(), InvalidData | NotFound | UnexpectedEof)
+    // A file that is too short is found out by a place before its beginning.
+    use io::ErrorKind::{InvalidData, InvalidInput, NotFound, UnexpectedEof};
+    matches!(error.kind(), InvalidData | InvalidInput | NotFound | UnexpectedEof)
+}
+
+/// Says whether the disk cannot give back what was written there.
+pub(super) fn is_unreadable(error: &io::Error) -> bool {
+    const EIO: i32 = 5;
+    cfg!(unix) && error.raw_os_error() == Some(EIO)
+}
+
+/// Reads a file, with zeros in place of what the disk cannot give back.
+fn read_around(path: &Path) -> io::Result<Vec<u8>> {
+    const SECTOR: usize = 4096;
+    let mut file = File::open(path)?;
+    let mut bytes = Vec::new();
+    match file.read_to_end(&mut bytes) {
+        Err(e) if is_unreadable(&e) => {}
+        read => return read.map(|_| bytes),
+    }
+    let length = usize::try_from(file.metadata()?.len()).unwrap_or(0);
+    bytes = vec![0; length];
+    for (at, sector) in bytes.chunks_mut(SECTOR).enumerate() {
+        file.seek(SeekFrom::Start((at * SECTOR) as u64))?;
+        if file.read_exact(sector).is_err() {
+            sector.fill(0);
+        }
+    }
+    Ok(bytes)
 }
 
 fn checksum_of(bytes: &[u8]) -> u128 {

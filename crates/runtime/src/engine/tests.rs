@@ -17,6 +17,7 @@ use crate::home::{Home, HomeError};
 mod damage;
 mod kills;
 mod refusals;
+mod salvage;
 
 /// Longer than anything here should ever take.
 const LONG: Duration = Duration::from_secs(30);

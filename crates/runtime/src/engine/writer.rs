@@ -114,7 +114,8 @@ impl Writer {
         let thread = std::thread::Builder::new().name("kringle-disk".into()).spawn(move || {
             let shared = task.shared.clone();
             let ended = catch_unwind(AssertUnwindSafe(|| task.run(&jobs)));
-            if let Err(what) = ended.unwrap_or_else(|_| Err(StoreError::disk("the storage thread panicked"))) {
+            if let Err(what) = ended.unwrap_or_else(|_| Err(StoreError::disk("the storage thread panicked")))
+            {
                 shared.fail(what);
             }
         })?;
