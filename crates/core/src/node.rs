@@ -513,6 +513,17 @@ impl Node {
         self
     }
 
+    /// Takes the store away, because its disk cannot be read. What it was asked to do ends without an answer, and a node
+    /// that waits for its store to be handed over leaves without.
+    pub fn remove_store(&mut self, cx: &mut Ctx<'_>) {
+        let Some(mut store) = self.store.take() else { return };
+        store.end(cx);
+        if let Some(request) = store.may_leave(Time::from_micros(u64::MAX)) {
+            self.overlay.leave(request, cx);
+            self.react(cx);
+        }
+    }
+
     /// Returns the store, if the node has one.
     pub fn store(&self) -> Option<&Store> {
         self.store.as_deref()

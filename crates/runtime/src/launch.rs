@@ -7,7 +7,6 @@ use std::sync::Arc;
 use kringle_core::config::{ClusterId, Config, Metric};
 use kringle_core::dice::SeededDice;
 use kringle_core::node::Node;
-use kringle_core::records::Records;
 use kringle_core::store::Store;
 use kringle_core::wire::ADDRESSES_MAX;
 use tokio::net::{TcpListener, TcpSocket};
@@ -128,7 +127,7 @@ pub(crate) async fn launch(
     } else {
         node.in_its_first_life()
     };
-    let node = give_store(node, opened.born, &engine, &config);
+    let node = give_store(node, &engine, &config);
     let shell = Shell::new(Parts {
         node,
         config,
@@ -175,15 +174,17 @@ pub(crate) async fn launch(
     Ok((handle, running))
 }
 
-/// Gives a node what it stores. `born` names the filling of the store: whatever others know of an earlier one is void.
+/// Gives a node what it stores. The engine's number names the filling of the store: whatever others know of an earlier one
+/// is void.
 ///
 /// The one place where nodes get their store, after a start and after a rebirth. A node that is to store nothing has
 /// none.
-pub(crate) fn give_store(node: Node, born: u32, records: &dyn Records, config: &Config) -> Node {
-    if born == 0 {
+pub(crate) fn give_store(node: Node, engine: &Engine, config: &Config) -> Node {
+    if engine.born() == 0 {
         return node;
     }
-    let store = Store::open(node.me().id, born, records, config);
+    let mut store = Store::open(node.me().id, engine.born(), engine, config);
+    store.doubt_gaps(engine.gaps(), engine, config);
     node.with_store(store)
 }
 

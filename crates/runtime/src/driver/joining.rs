@@ -118,6 +118,17 @@ impl Driver {
         if self.ending.is_some() {
             return;
         }
+        tracing::warn!("a later life of this node was known; going on as a later one still");
+        // What is kept is from before the later life: others may have built on what it promised since.
+        self.forget_everything();
+        self.begin_anew(at_least);
+    }
+
+    /// Goes on as after a restart, with the store as it is on the disk.
+    pub(super) fn begin_anew(&mut self, at_least: u32) {
+        if self.ending.is_some() {
+            return;
+        }
         let incarnation = match &self.home {
             Some(home) => match home.raise_incarnation(at_least) {
                 Ok(incarnation) => incarnation,
@@ -125,15 +136,13 @@ impl Driver {
             },
             None => at_least,
         };
-        tracing::warn!(incarnation, "a later life of this node was known; going on as a later one still");
+        tracing::info!(incarnation, "a new life begins");
         let mut peers: Vec<Contact> = self.node.routes().neighbours();
         let me = self.node.me();
         self.me.incarnation = incarnation;
         let addr = self.book.prove(me.id, incarnation, &self.about.endpoints);
-        // What is kept is from before the later life: others may have built on what it promised since.
-        self.forget_everything();
         let node = Node::by_config(me.id, incarnation, addr, &self.config);
-        self.node = give_store(node, self.engine.born(), &self.engine, &self.config);
+        self.node = give_store(node, &self.engine, &self.config);
         self.timers = [NEVER; Timer::ALL.len()];
         self.soon.clear();
         self.tell_room();

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use kringle_core::config::{ClusterId, Config, Metric};
 use kringle_core::dice::SeededDice;
-use kringle_core::edge::{Command, Ctx, Failure, Input, Outbox, Refusal, Reply, RequestId, Timer};
+use kringle_core::edge::{Command, Ctx, Failure, Input, Outbox, Output, Refusal, Reply, RequestId, Timer};
 use kringle_core::id::NodeId;
 use kringle_core::message::{Body, Nonce};
 use kringle_core::node::Node;
@@ -54,6 +54,7 @@ use crate::transport::mem::Hub;
 use crate::transport::tls::Tls;
 use effects::guarded;
 use peers::{Dialling, PeerLinks};
+use storing::Away;
 
 /// A timer that is not set.
 const NEVER: Time = Time::from_micros(u64::MAX);
@@ -146,6 +147,10 @@ pub(crate) struct Driver {
     store_outdated: bool,
     /// Whether the wall clock was found to be off at the last look.
     clock_off: bool,
+    /// Why the node has no store at the moment, although it should.
+    away: Option<Away>,
+    /// When the store was last opened again, and how often in short succession.
+    reopened: (Time, u32),
 }
 
 /// Who this node is.
@@ -241,6 +246,8 @@ impl Shell {
                 doubting: false,
                 store_outdated: false,
                 clock_off: false,
+                away: None,
+                reopened: (Time::ZERO, 0),
             }),
             scratch: Cell::default(),
             sooner: Notify::new(),
@@ -408,10 +415,11 @@ impl Driver {
             self.node.handle(input, &mut cx);
             #[cfg(debug_assertions)]
             self.node.check_invariants(&self.config);
-            if self.could_not_read() {
+            if self.away.is_none() && self.engine.trouble().is_some() {
                 // The node took for absent what was there. Nothing that follows from it may leave.
-                out.drain().for_each(drop);
-                self.soon.clear();
+                let rest: Vec<Output> = out.drain().filter_map(storing::without_store).collect();
+                rest.into_iter().for_each(|output| out.push(output));
+                self.could_not_read(&mut out);
             }
             for output in out.drain() {
                 self.execute(output);
@@ -486,6 +494,9 @@ impl Driver {
                 self.tell_distance(link);
             }
         }
+        if self.away.is_some() && matches!(body, Body::Store(_)) {
+            return;
+        }
         let from = link.contact();
         let alive = matches!(body, Body::Ping(_) | Body::Pong(_));
         self.input(Input::Message { from, body });
@@ -498,6 +509,10 @@ impl Driver {
 
     /// Gives a command to the node.
     fn command(&mut self, command: Command, reply: oneshot::Sender<Result<Reply, Failure>>) {
+        if let (Some(away), Command::Store { .. }) = (&self.away, &command) {
+            let _ = reply.send(Err(away.failure()));
+            return;
+        }
         self.next_request += 1;
         let request = RequestId(self.next_request);
         self.waiting.insert(request, reply);
@@ -533,6 +548,7 @@ impl Driver {
             book: &self.book,
             about: &self.about,
             metrics: &self.metrics,
+            disk: self.disk_report(),
             connections: self.links.values().map(PeerLinks::count).sum(),
             linked: Box::new(|peer| self.links.contains_key(&peer)),
         }

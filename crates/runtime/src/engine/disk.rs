@@ -180,15 +180,19 @@ impl Disk {
     /// Closes the store as a crash would and opens it again, on a thread of its own. `deep`: everything is read, and what
     /// cannot be is replaced.
     pub(super) fn repair(&mut self, deep: bool) -> Result<(), HomeError> {
-        let Some(mut open) = self.open.take() else { return Ok(()) };
+        if self.repair.is_some() {
+            return Ok(());
+        }
+        let open = self.open.take();
         let (files, owner, born, wake) = (self.files.clone(), self.owner, self.born, self.wake.clone());
         let outcome = Arc::new(OnceLock::new());
         let tell = outcome.clone();
         let work = move || {
-            if !open.writer.stop(false) {
+            if let Some(mut open) = open
+                && !open.writer.stop(false)
+            {
                 return Err(HomeError::Damaged { path: files.store, why: "the database hangs".into() });
             }
-            drop(open);
             if deep {
                 files.condemn(born)?;
             }
@@ -276,8 +280,8 @@ impl Disk {
     }
 
     #[cfg(test)]
-    pub(super) fn break_disk(&self) {
-        self.open.as_ref().expect("the store is open").writer.break_disk();
+    pub(super) fn break_disk(&self, error: StoreError) {
+        self.open.as_ref().expect("the store is open").writer.break_disk(error);
     }
 }
 

@@ -266,10 +266,28 @@ impl Engine {
         }
     }
 
+    /// Lets the next commit fail as if the disk had.
     #[cfg(test)]
     pub(crate) fn break_disk(&self) {
+        self.fail_next(StoreError::disk("the disk was broken by a test"));
+    }
+
+    /// Lets the next commit fail as if the database had met a bad block.
+    #[cfg(test)]
+    pub(crate) fn break_database(&self) {
+        self.fail_next(StoreError::of(&fjall::Error::Poisoned));
+    }
+
+    /// Lets the next commit fail as if the disk were full.
+    #[cfg(test)]
+    pub(crate) fn fill_disk(&self) {
+        self.fail_next(StoreError::of(&fjall::Error::Io(std::io::ErrorKind::StorageFull.into())));
+    }
+
+    #[cfg(test)]
+    fn fail_next(&self, error: StoreError) {
         match &self.0 {
-            Kind::Disk(disk) => disk.break_disk(),
+            Kind::Disk(disk) => disk.break_disk(error),
             _ => panic!("there is no disk"),
         }
     }

@@ -61,7 +61,7 @@ struct Shared {
     micros: AtomicU64,
     slowest: AtomicU64,
     #[cfg(test)]
-    breaks: AtomicBool,
+    breaks: OnceLock<StoreError>,
 }
 
 /// What the storage thread has done so far.
@@ -99,7 +99,7 @@ impl Writer {
             micros: AtomicU64::new(0),
             slowest: AtomicU64::new(0),
             #[cfg(test)]
-            breaks: AtomicBool::new(false),
+            breaks: OnceLock::new(),
         });
         let (queue, jobs) = channel();
         let task = Task {
@@ -174,8 +174,8 @@ impl Writer {
 
     /// Lets the next commit fail as if the disk had.
     #[cfg(test)]
-    pub(super) fn break_disk(&self) {
-        self.shared.breaks.store(true, Ordering::Relaxed);
+    pub(super) fn break_disk(&self, error: StoreError) {
+        let _ = self.shared.breaks.set(error);
     }
 }
 
@@ -264,8 +264,8 @@ impl Task {
         let record = Record { born: self.born, commits: self.commits, ticket };
         batch.insert(engine, COMMITS, record.encode());
         #[cfg(test)]
-        if self.shared.breaks.load(Ordering::Relaxed) {
-            return Err(StoreError::disk("the disk was broken by a test"));
+        if let Some(error) = self.shared.breaks.get() {
+            return Err(error.clone());
         }
         // Synced when this returns. If it fails, nobody knows what is on the disk: not even another sync could tell.
         batch.commit().map_err(|error| StoreError::of(&error))?;
