@@ -14,6 +14,7 @@ use crate::overlay::chord::{Chord, Lookup, Step};
 use crate::overlay::pastry::{Message, Pastry};
 use crate::overlay::{AnyOverlay, Memory, NextHop, Overlay, Status};
 use crate::range::IdRange;
+use crate::records::Gap;
 use crate::store::Store;
 use crate::time::Time;
 
@@ -511,6 +512,13 @@ impl Node {
     pub fn with_store(mut self, store: Store) -> Node {
         self.store = Some(Box::new(store));
         self
+    }
+
+    /// Tells the store that something is missing from its disk, or not what it was. To be followed by its timer.
+    pub fn doubt_gaps(&mut self, gaps: &[Gap], cx: &mut Ctx<'_>) {
+        if let Some(store) = &mut self.store {
+            store.doubt_gaps(gaps, cx.records, cx.config);
+        }
     }
 
     /// Takes the store away, because its disk cannot be read. What it was asked to do ends without an answer, and a node

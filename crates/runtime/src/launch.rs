@@ -18,7 +18,7 @@ use crate::book::Book;
 use crate::builder::{Builder, StartError};
 use crate::clock::{Clock, unix_ms};
 use crate::describe::About;
-use crate::driver::{Me, Network, Parts, Shell};
+use crate::driver::{Me, Network, Parts, Scrubs, Shell};
 use crate::engine::{Engine, Opened, Owner, Room, StoreKind};
 use crate::handle::{CALLS_MAX, EVENTS_MAX, Ending, Handle, Info, Shared};
 use crate::home::{Home, HomeError, Membership};
@@ -149,6 +149,7 @@ pub(crate) async fn launch(
         },
         engine,
         room,
+        scrubs: Scrubs { rate: builder.scrub_rate, every: builder.scrub_every },
         suspect: opened.suspect,
         seeds: builder.seeds,
         apps: builder.apps,

@@ -5,4 +5,5 @@ pub(crate) mod events;
 pub(crate) mod key;
 pub(crate) mod keys;
 pub(crate) mod report;
+pub(crate) mod scrub;
 pub(crate) mod store;

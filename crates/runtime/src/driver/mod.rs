@@ -55,6 +55,7 @@ use crate::transport::tls::Tls;
 use effects::guarded;
 use peers::{Dialling, PeerLinks};
 use storing::Away;
+pub(crate) use storing::Scrubs;
 
 /// A timer that is not set.
 const NEVER: Time = Time::from_micros(u64::MAX);
@@ -147,6 +148,7 @@ pub(crate) struct Driver {
     store_outdated: bool,
     /// Whether the wall clock was found to be off at the last look.
     clock_off: bool,
+    scrubs: Scrubs,
     /// Why the node has no store at the moment, although it should.
     away: Option<Away>,
     /// When the store was last opened again, and how often in short succession.
@@ -184,6 +186,7 @@ pub(crate) struct Parts {
     pub(crate) me: Me,
     pub(crate) engine: Engine,
     pub(crate) room: Option<Room>,
+    pub(crate) scrubs: Scrubs,
     /// Whether a store had to be replaced by an empty one.
     pub(crate) suspect: bool,
     pub(crate) seeds: Vec<Seed>,
@@ -246,6 +249,7 @@ impl Shell {
                 doubting: false,
                 store_outdated: false,
                 clock_off: false,
+                scrubs: parts.scrubs,
                 away: None,
                 reopened: (Time::ZERO, 0),
             }),
@@ -529,6 +533,10 @@ impl Driver {
             }
             Call::Client(client) => self.about.client = client,
             Call::Token(chore) => self.token(chore),
+            Call::Scrub { start, rate, reply } => {
+                let told = if start { self.scrub(rate) } else { Ok(self.engine.scrub_report()) };
+                let _ = reply.send(told);
+            }
             Call::Leave { reply } => self.leave(reply),
             #[cfg(test)]
             Call::Enter(work) => work(self),

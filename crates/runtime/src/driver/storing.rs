@@ -11,7 +11,7 @@ use kringle_core::time::Time;
 
 use super::{Driver, NEVER, Shell};
 use crate::clock::unix_ms;
-use crate::engine::{Cause, Damage, StoreError};
+use crate::engine::{Cause, Damage, Scrub, StoreError};
 use crate::handle::Ending;
 use crate::home::HomeError;
 use crate::report::Disk;
@@ -23,6 +23,15 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// A store that has to be opened again so often, each time within this time of the last, is given up.
 const REOPENED_MAX: u32 = 5;
 const OFTEN: Duration = Duration::from_secs(600);
+
+/// How often and how fast everything on the disk is read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scrubs {
+    /// Bytes per second.
+    pub(crate) rate: u64,
+    /// Zero: only when told.
+    pub(crate) every: Duration,
+}
 
 /// Why a node has no store at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +98,7 @@ impl Driver {
             }
             self.input(Input::Room { enough });
         }
+        self.look_after_scrub();
         self.look_after_store();
         self.metrics.store(&self.engine.figures(), self.room.as_ref());
         if let Some(damage) = self.engine.damage() {
@@ -159,6 +169,46 @@ impl Driver {
         }
         if let Err(error) = self.engine.repair(deep) {
             self.finish(Ending::Failed { what: format!("{error}; {}", error.remedy()) });
+        }
+    }
+
+    /// Begins to read everything on the disk. Returns how far that has come, if there is a disk.
+    pub(super) fn scrub(&mut self, rate: Option<u64>) -> Result<Option<Scrub>, String> {
+        if self.away.is_none() {
+            self.engine.scrub(rate.unwrap_or(self.scrubs.rate)).map_err(|error| error.to_string())?;
+        }
+        Ok(self.engine.scrub_report())
+    }
+
+    /// Hands over what a scrub has found, and begins one when it is time.
+    fn look_after_scrub(&mut self) {
+        let gaps = self.engine.scrub_found();
+        if !gaps.is_empty() && self.away.is_none() {
+            let mut out = Outbox::default();
+            let mut cx = Ctx {
+                now: self.now,
+                config: &self.config,
+                dice: &mut self.dice,
+                wall: unix_ms(),
+                records: &self.engine,
+                out: &mut out,
+            };
+            self.node.doubt_gaps(&gaps, &mut cx);
+            self.input(Input::Timer(Timer::Store));
+        }
+        if self.away.is_none() && self.engine.trouble().is_some() {
+            let mut out = Outbox::default();
+            self.could_not_read(&mut out);
+            let outputs: Vec<Output> = out.drain().collect();
+            outputs.into_iter().for_each(|output| self.execute(output));
+        }
+        let every = u64::try_from(self.scrubs.every.as_millis()).unwrap_or(u64::MAX);
+        let due = |scrub: Scrub| !scrub.running && unix_ms().saturating_sub(scrub.counted_from_ms) >= every;
+        if every > 0 && self.away.is_none() && self.engine.scrub_report().is_some_and(due) {
+            match self.scrub(None) {
+                Ok(_) => tracing::info!("reading everything that is stored, in the background"),
+                Err(error) => tracing::warn!(error, "cannot begin to read everything that is stored"),
+            }
         }
     }
 

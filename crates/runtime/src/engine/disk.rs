@@ -14,6 +14,7 @@ use super::files::{Files, Ready};
 use super::header::Owner;
 use super::overlay::Overlay;
 use super::salvage::Damage;
+use super::scrub::{Found, Scrub, Scrubber};
 use super::writer::{Figures, Writer};
 use super::{Opened, StoreError};
 use crate::home::{Home, HomeError};
@@ -34,6 +35,7 @@ pub(super) struct Disk {
     damage: Damage,
     /// While it is being opened again.
     repair: Option<Repair>,
+    scrubber: Scrubber,
 }
 
 struct Repair {
@@ -63,7 +65,7 @@ impl Disk {
         let born = files.judge(home, &owner)?;
         let ready = files.open(born, &owner)?;
         let wake = Arc::new(Notify::new());
-        let opened = ready.opened;
+        let (opened, scrubber) = (ready.opened, Scrubber::new(files.scrub.clone()));
         let mut disk = Disk {
             files,
             owner,
@@ -75,6 +77,7 @@ impl Disk {
             gaps: Vec::new(),
             damage: Damage::default(),
             repair: None,
+            scrubber,
         };
         disk.take(ready)?;
         Ok((disk, opened))
@@ -177,17 +180,43 @@ impl Disk {
         &self.damage
     }
 
+    /// Begins to read everything, at most so many bytes per second; unless that is under way.
+    pub(super) fn scrub(&mut self, rate: u64) -> Result<(), HomeError> {
+        let Some(open) = &self.open else { return Ok(()) };
+        let home = self.files.home.clone();
+        let started = self.scrubber.start(open.tables.clone(), home, rate, &self.wake);
+        started.map_err(|e| HomeError::from_io(&self.files.store, e))
+    }
+
+    pub(super) fn scrub_report(&self) -> Scrub {
+        self.scrubber.report()
+    }
+
+    /// Takes what a scrub has found: keys whose record is damaged. If there is more, see [`Disk::trouble`].
+    pub(super) fn scrub_found(&mut self) -> Vec<Gap> {
+        let Found { trouble, gaps } = self.scrubber.found();
+        if let Some(trouble) = trouble
+            && self.open.is_some()
+        {
+            let _ = self.trouble.set(trouble);
+        }
+        gaps
+    }
+
     /// Closes the store as a crash would and opens it again, on a thread of its own. `deep`: everything is read, and what
     /// cannot be is replaced.
     pub(super) fn repair(&mut self, deep: bool) -> Result<(), HomeError> {
         if self.repair.is_some() {
             return Ok(());
         }
-        let open = self.open.take();
+        let (open, scrub) = (self.open.take(), self.scrubber.let_go());
         let (files, owner, born, wake) = (self.files.clone(), self.owner, self.born, self.wake.clone());
         let outcome = Arc::new(OnceLock::new());
         let tell = outcome.clone();
         let work = move || {
+            if let Some(scrub) = scrub {
+                let _ = scrub.join();
+            }
             if let Some(mut open) = open
                 && !open.writer.stop(false)
             {
@@ -230,6 +259,7 @@ impl Disk {
     /// Empties the store. Nothing that was asked for before is reported any more.
     pub(super) fn wipe(&mut self) -> Result<u32, HomeError> {
         self.end_repair();
+        self.scrubber.stop();
         if let Some(mut open) = self.open.take()
             && !open.writer.stop(false)
         {
@@ -251,6 +281,7 @@ impl Disk {
     /// Closes the store: with everything that was asked for, or as a crash would.
     pub(super) fn close(&mut self, clean: bool) {
         self.end_repair();
+        self.scrubber.stop();
         let Some(mut open) = self.open.take() else { return };
         open.writer.stop(clean && self.trouble.get().is_none());
         drop(open);

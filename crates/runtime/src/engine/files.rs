@@ -6,6 +6,7 @@
 //! | `store.format`      | its format, whose it is, and which filling of it this is                          |
 //! | `store.mark`        | how many commits were synced, as counted outside the database                     |
 //! | `store.salvaged`    | what was lost when damaged tables were replaced; see `salvage`                    |
+//! | `store.scrub`       | when all of it was last read, and what was found                                  |
 //! | `store.salvage`     | a database that is being made from a damaged one                                  |
 //! | `store.damaged-<n>` | a database as it was found damaged: the last two are kept, for a look into them   |
 //!
@@ -55,6 +56,7 @@ pub(super) struct Files {
     format: Slot,
     pub(super) mark: Slot,
     pub(super) note: Slot,
+    pub(super) scrub: Slot,
     /// Set when what is under way is not wanted any more.
     pub(super) stop: Arc<AtomicBool>,
     /// Steps of a salvage until it ends as if the process had crashed.
@@ -97,6 +99,7 @@ impl Files {
             format: home.slot("store.format"),
             mark: home.slot("store.mark"),
             note: home.slot("store.salvaged"),
+            scrub: home.slot("store.scrub"),
             stop: Arc::default(),
             #[cfg(test)]
             crash: Arc::default(),

@@ -4,7 +4,7 @@
 //! once (`overlay`) and is made durable by a thread of its own (`writer`), which reports how far it has come. `disk`
 //! works with the database; `files` opens it and decides whether it can be trusted, with the help of two small files
 //! beside it (`header`) and a look at its journal (`journal`). If tables are damaged, `salvage` builds another database
-//! from what can be read (`table`). `room` watches the free space.
+//! from what can be read (`table`); `scrub` looks for damage. `room` watches the free space.
 
 use std::sync::Arc;
 
@@ -20,6 +20,7 @@ mod journal;
 mod overlay;
 mod room;
 mod salvage;
+mod scrub;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -28,6 +29,7 @@ mod writer;
 pub use header::Owner;
 pub use room::{Free, MIN_FREE, Room, free_space};
 pub use salvage::Damage;
+pub use scrub::{SCRUB_EVERY, SCRUB_RATE, Scrub};
 pub use writer::Figures;
 
 /// The longest key a store on the disk can take, with everything the core puts around it.
@@ -199,6 +201,31 @@ impl Engine {
         match &self.0 {
             Kind::None | Kind::Memory { .. } => None,
             Kind::Disk(disk) => Some(disk.damage()),
+        }
+    }
+
+    /// Begins to read everything on the disk in the background, at most so many bytes per second; unless that is under way.
+    pub fn scrub(&mut self, rate: u64) -> Result<(), HomeError> {
+        match &mut self.0 {
+            Kind::None | Kind::Memory { .. } => Ok(()),
+            Kind::Disk(disk) => disk.scrub(rate),
+        }
+    }
+
+    /// Tells about the scrub under way, or the last one.
+    pub fn scrub_report(&self) -> Option<Scrub> {
+        match &self.0 {
+            Kind::None | Kind::Memory { .. } => None,
+            Kind::Disk(disk) => Some(disk.scrub_report()),
+        }
+    }
+
+    /// Takes what a scrub has found since the last call: keys whose record is not what it was. If tables are damaged,
+    /// [`Engine::trouble`] says so afterwards.
+    pub fn scrub_found(&mut self) -> Vec<Gap> {
+        match &mut self.0 {
+            Kind::None | Kind::Memory { .. } => Vec::new(),
+            Kind::Disk(disk) => disk.scrub_found(),
         }
     }
 

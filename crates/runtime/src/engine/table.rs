@@ -428,7 +428,7 @@ fn checksum_of(bytes: &[u8]) -> u128 {
     sum.checksum().into_u128()
 }
 
-fn checksum_of_file(path: &Path, each: &mut dyn FnMut(u64)) -> io::Result<u128> {
+pub(super) fn checksum_of_file(path: &Path, each: &mut dyn FnMut(u64)) -> io::Result<u128> {
     let mut file = File::open(path)?;
     let mut sum = ChecksummedWriter::new(io::sink());
     let mut chunk = vec![0; CHUNK];
