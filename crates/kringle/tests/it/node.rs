@@ -35,6 +35,8 @@ fn without_a_node_to_ask_every_command_says_so() {
         &["join", "host-a:7400"],
         &["leave", "--yes"],
         &["stop"],
+        &["scrub"],
+        &["scrub", "--status"],
         &["token", "new"],
         &["token", "list"],
         &["token", "revoke", "x"],
