@@ -15,7 +15,7 @@ use crate::overlay::pastry::{Message, Pastry};
 use crate::overlay::{AnyOverlay, Memory, NextHop, Overlay, Status};
 use crate::range::IdRange;
 use crate::records::Gap;
-use crate::store::Store;
+use crate::store::{Store, Unreliable};
 use crate::time::Time;
 
 /// A Kringle node. Everything it learns comes in through [`Node::handle`], everything it wants done leaves through
@@ -515,9 +515,13 @@ impl Node {
     }
 
     /// Tells the store that something is missing from its disk, or not what it was. To be followed by its timer.
-    pub fn doubt_gaps(&mut self, gaps: &[Gap], cx: &mut Ctx<'_>) {
-        if let Some(store) = &mut self.store {
-            store.doubt_gaps(gaps, cx.records, cx.config);
+    ///
+    /// # Errors
+    /// See [`Store::doubt_gaps`].
+    pub fn doubt_gaps(&mut self, gaps: &[Gap], cx: &mut Ctx<'_>) -> Result<(), Unreliable> {
+        match &mut self.store {
+            Some(store) => store.doubt_gaps(gaps, cx.records, cx.config),
+            None => Ok(()),
         }
     }
 

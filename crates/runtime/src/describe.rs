@@ -23,7 +23,9 @@ use crate::error::RequestError;
 use crate::metrics::Metrics;
 use crate::monitor::Belief;
 use crate::overlays;
-use crate::report::{Cell, ChordTables, Clock, Disk, Entry, FingerEntry, Held, Peer, QueryEntry, Summary, Tables};
+use crate::report::{
+    Cell, ChordTables, Clock, Disk, Entry, FingerEntry, Held, Peer, QueryEntry, Summary, Tables,
+};
 
 /// The purpose of messages that ask a node about itself.
 pub(crate) const PURPOSE: u32 = 1;

@@ -19,7 +19,7 @@ use crate::builder::{Builder, StartError};
 use crate::clock::{Clock, unix_ms};
 use crate::describe::About;
 use crate::driver::{Me, Network, Parts, Scrubs, Shell};
-use crate::engine::{Engine, Opened, Owner, Room, StoreKind};
+use crate::engine::{Engine, Owner, Room, StoreKind};
 use crate::handle::{CALLS_MAX, EVENTS_MAX, Ending, Handle, Info, Shared};
 use crate::home::{Home, HomeError, Membership};
 use crate::identity::Identity;
@@ -60,7 +60,7 @@ pub(crate) async fn launch(
         settings.metric = Metric::Application;
     }
     let config = settings.check()?;
-    let (engine, opened, room) = open_store(&builder, home.as_ref(), &identity, &config)?;
+    let (mut engine, room) = open_store(&builder, home.as_ref(), &identity, &config)?;
 
     let mut listeners = Vec::new();
     let mut doorway: Option<Doorway> = None;
@@ -127,7 +127,7 @@ pub(crate) async fn launch(
     } else {
         node.in_its_first_life()
     };
-    let node = give_store(node, &engine, &config);
+    let node = give_store(node, &mut engine, &config).map_err(home_error)?;
     let shell = Shell::new(Parts {
         node,
         config,
@@ -147,10 +147,10 @@ pub(crate) async fn launch(
             credentials: builder.credentials,
             region_factor: builder.region_factor,
         },
+        suspect: engine.damage().is_some_and(|damage| damage.lost.is_some()),
         engine,
         room,
         scrubs: Scrubs { rate: builder.scrub_rate, every: builder.scrub_every },
-        suspect: opened.suspect,
         seeds: builder.seeds,
         apps: builder.apps,
         about,
@@ -180,13 +180,18 @@ pub(crate) async fn launch(
 ///
 /// The one place where nodes get their store, after a start and after a rebirth. A node that is to store nothing has
 /// none.
-pub(crate) fn give_store(node: Node, engine: &Engine, config: &Config) -> Node {
+pub(crate) fn give_store(node: Node, engine: &mut Engine, config: &Config) -> Result<Node, HomeError> {
     if engine.born() == 0 {
-        return node;
+        return Ok(node);
     }
     let mut store = Store::open(node.me().id, engine.born(), engine, config);
-    store.doubt_gaps(engine.gaps(), engine, config);
-    node.with_store(store)
+    if store.doubt_gaps(engine.gaps(), engine, config).is_err() {
+        let why = "views of slots could not be read";
+        tracing::error!(why, "the store can not be trusted: starting with an empty one");
+        engine.lose(why)?;
+        store = Store::open(node.me().id, engine.born(), engine, config);
+    }
+    Ok(node.with_store(store))
 }
 
 /// Opens what the node will store in.
@@ -195,7 +200,7 @@ fn open_store(
     home: Option<&Home>,
     identity: &Identity,
     config: &Config,
-) -> Result<(Engine, Opened, Option<Room>), StartError> {
+) -> Result<(Engine, Option<Room>), StartError> {
     let kind = builder.store.unwrap_or(if home.is_some() { StoreKind::Disk } else { StoreKind::Memory });
     if let Some(home) = home.filter(|home| kind != StoreKind::Disk && Engine::is_in(home)) {
         // Coming back to it later would bring back the dead.
@@ -205,11 +210,8 @@ fn open_store(
         });
     }
     match (kind, home) {
-        (StoreKind::None, _) => Ok((Engine::none(), Opened { fresh: true, suspect: false, born: 0 }, None)),
-        (StoreKind::Memory, _) => {
-            let (engine, opened) = Engine::memory()?;
-            Ok((engine, opened, None))
-        }
+        (StoreKind::None, _) => Ok((Engine::none(), None)),
+        (StoreKind::Memory, _) => Ok((Engine::memory()?.0, None)),
         (StoreKind::Disk, None) => Err(StartError::Input {
             what: "a store on the disk needs a data directory".into(),
             remedy: "Name one with --data DIR, or store in memory.".into(),
@@ -217,9 +219,9 @@ fn open_store(
         (StoreKind::Disk, Some(home)) => {
             // The core puts up to 36 bytes around a key.
             let owner = Owner { node: identity.id(), cluster: config.cluster };
-            let (engine, opened) = Engine::disk(home, owner).map_err(home_error)?;
+            let (engine, _) = Engine::disk(home, owner).map_err(home_error)?;
             let room = Room::new(home.dir(), builder.min_free, builder.free_space);
-            Ok((engine, opened, Some(room)))
+            Ok((engine, Some(room)))
         }
     }
 }

@@ -142,7 +142,10 @@ impl Driver {
         self.me.incarnation = incarnation;
         let addr = self.book.prove(me.id, incarnation, &self.about.endpoints);
         let node = Node::by_config(me.id, incarnation, addr, &self.config);
-        self.node = give_store(node, &self.engine, &self.config);
+        self.node = match give_store(node, &mut self.engine, &self.config) {
+            Ok(node) => node,
+            Err(error) => return self.finish(Ending::Failed { what: error.to_string() }),
+        };
         self.timers = [NEVER; Timer::ALL.len()];
         self.soon.clear();
         self.tell_room();

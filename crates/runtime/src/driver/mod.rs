@@ -513,7 +513,9 @@ impl Driver {
 
     /// Gives a command to the node.
     fn command(&mut self, command: Command, reply: oneshot::Sender<Result<Reply, Failure>>) {
-        if let (Some(away), Command::Store { .. }) = (&self.away, &command) {
+        let is_stores =
+            matches!(command, Command::Store { .. } | Command::Retire { .. } | Command::Recover { .. });
+        if let Some(away) = self.away.filter(|_| is_stores) {
             let _ = reply.send(Err(away.failure()));
             return;
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kringle_core::edge::{Ctx, Event, Failure, Input, Outbox, Output, Timer};
 use kringle_core::message::Body;
 use kringle_core::records::Write;
-use kringle_core::store::op::Trouble;
+use kringle_core::store::op::{Happened, Trouble};
 use kringle_core::time::Time;
 
 use super::{Driver, NEVER, Shell};
@@ -47,7 +47,7 @@ impl Away {
     pub(super) fn failure(self) -> Failure {
         Failure::Store(match self {
             Away::Repair => Trouble::Busy,
-            Away::Full { .. } => Trouble::NoSpace,
+            Away::Full { .. } => Trouble::NoSpace { happened: Happened::No },
         })
     }
 }
@@ -193,8 +193,10 @@ impl Driver {
                 records: &self.engine,
                 out: &mut out,
             };
-            self.node.doubt_gaps(&gaps, &mut cx);
-            self.input(Input::Timer(Timer::Store));
+            match self.node.doubt_gaps(&gaps, &mut cx) {
+                Ok(()) => self.input(Input::Timer(Timer::Store)),
+                Err(_) => self.be_reborn(self.me.incarnation.saturating_add(1)),
+            }
         }
         if self.away.is_none() && self.engine.trouble().is_some() {
             let mut out = Outbox::default();
@@ -465,7 +467,11 @@ mod tests {
             let (key, level) = (kringle_core::id::Key::new(7), Level::Quorum);
             let ask = Ask { name: Name { id: key, bytes: b"k".to_vec() }, action: Action::Get, level };
             let refused = full.store(ask, Duration::from_secs(2)).await;
-            assert_eq!(refused.unwrap_err(), RequestError::Store(Trouble::NoSpace), "it can be tried again");
+            assert_eq!(
+                refused.unwrap_err(),
+                RequestError::Store(Trouble::NoSpace { happened: Happened::No }),
+                "it can be tried again"
+            );
             assert_eq!(full.summary().await.unwrap().disk.unwrap().state, "full");
             until(&full, move |driver| driver.me.incarnation > before && driver.away.is_none()).await;
             full.ready().await.unwrap();

@@ -270,6 +270,11 @@ impl Disk {
         Ok(self.born)
     }
 
+    /// Says why the store was lost.
+    pub(super) fn blame(&mut self, why: &str) {
+        self.damage.lost = Some(why.to_owned());
+    }
+
     fn end_repair(&mut self) {
         if let Some(Repair { thread, .. }) = self.repair.take() {
             self.files.stop.store(true, Ordering::Relaxed);

@@ -275,6 +275,15 @@ impl Engine {
         }
     }
 
+    /// Does the same because the store cannot be relied on, and remembers why.
+    pub fn lose(&mut self, why: &str) -> Result<u32, HomeError> {
+        let born = self.wipe()?;
+        if let Kind::Disk(disk) = &mut self.0 {
+            disk.blame(why);
+        }
+        Ok(born)
+    }
+
     /// Closes the store. If `clean`, everything asked for is durable afterwards; otherwise it ends as in a crash.
     /// Afterwards it is a store of nothing.
     pub fn close(&mut self, clean: bool) {
