@@ -414,8 +414,9 @@ mod tests {
             let born = born.await;
             assert_eq!(first.kill().await, Ending::Stopped);
             assert!(damage(dir.path()) > 0);
-            // Found at the start, or when the store is read: the node goes on.
+            // Found when it is read, here by a scrub: the node goes on.
             let second = node(dir.path()).await;
+            enter(&second, |driver| drop(driver.scrub(Some(1 << 30)))).await;
             until(&second, |driver| driver.engine.damage().is_some_and(|damage| damage.times == 1)).await;
             second.ready().await.unwrap();
             let (again, away, has_store) =

@@ -171,6 +171,12 @@ fn a_bit_that_flipped_in_the_tables_of_two_nodes_costs_nothing() {
     two_disks([1, 4]);
 }
 
+/// The same record on both: the third is the only one that has it.
+#[test]
+fn a_bit_that_flipped_at_the_same_place_on_two_nodes_costs_nothing() {
+    two_disks([1, 1]);
+}
+
 /// Flips a bit in the tables of nodes 0 and 1, after so many fifths of each file.
 fn two_disks(fifths: [usize; 2]) {
     let mut cluster = Cluster::start(3);
