@@ -229,9 +229,9 @@ impl Driver {
                 // As after a restart: nothing that was under way goes on.
                 self.begin_anew(self.me.incarnation.saturating_add(1));
             }
-            (Some(Err(HomeError::Io { source, .. })), Away::Full { .. })
-                if source.kind() == std::io::ErrorKind::StorageFull =>
-            {
+            (Some(Err(error @ HomeError::Io { .. })), _) if error.is_full() => {
+                let remedy = error.remedy();
+                tracing::error!(%error, remedy, "no room to open the store: waiting for some");
                 self.away = Some(Away::Full { since: self.now });
             }
             (Some(Err(error)), _) => {

@@ -1,6 +1,7 @@
 //! A store on the disk: one database, one table per space.
 
 use std::cell::OnceCell;
+use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
@@ -15,7 +16,7 @@ use super::header::Owner;
 use super::overlay::Overlay;
 use super::salvage::Damage;
 use super::scrub::{Found, Scrub, Scrubber};
-use super::writer::{Figures, Writer};
+use super::writer::{Figures, KEY_MAX, Writer};
 use super::{Opened, StoreError};
 use crate::home::{Home, HomeError};
 
@@ -149,7 +150,15 @@ impl Disk {
         if from >= to {
             return;
         }
-        let below = open.tables.spaces[space as usize].range(from..to).map(fjall::Guard::into_inner);
+        // The database takes no bound longer than the longest key. Nothing lies between such a bound and its beginning.
+        let short = |key: &'_ [u8]| key[..key.len().min(KEY_MAX)].to_vec();
+        let first =
+            if from.len() > KEY_MAX { Bound::Excluded(short(from)) } else { Bound::Included(from.to_vec()) };
+        if from.len() > KEY_MAX && short(from) == short(to) {
+            return;
+        }
+        let end = if to.len() > KEY_MAX { Bound::Included(short(to)) } else { Bound::Excluded(to.to_vec()) };
+        let below = open.tables.spaces[space as usize].range((first, end)).map(fjall::Guard::into_inner);
         if let Err(error) = open.overlay.scan((space, from, to), below, each) {
             self.failed_to_read(space, &error);
         }

@@ -109,6 +109,11 @@ impl HomeError {
         }
     }
 
+    /// Says whether the disk is full.
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(self, HomeError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull)
+    }
+
     /// Says what to do, in a sentence for the operator.
     pub fn remedy(&self) -> String {
         match self {
@@ -142,7 +147,7 @@ impl HomeError {
                 Some("incarnation") => {
                     format!("remove {} if the clock is right: a new one is made from it", path.display())
                 }
-                Some("store.format" | "store.mark" | "store") => {
+                Some("store.format" | "store.mark" | "store.salvaged" | "store") => {
                     "put back the store that belongs to this node; or remove store, store.format and store.mark: \
                      the node starts with an empty store, and fills it from the others"
                         .to_owned()
@@ -160,7 +165,7 @@ impl HomeError {
                 "give every node its own data directory back; do not piece directories together".to_owned()
             }
             HomeError::WrongSecret { .. } => "copy the secret from another member of the cluster".to_owned(),
-            HomeError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
+            error if error.is_full() => {
                 "free some space on this disk".to_owned()
             }
             HomeError::Io { .. } => "check the disk, then start again".to_owned(),
