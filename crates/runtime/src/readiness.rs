@@ -43,7 +43,7 @@ impl View<'_> {
         let mut add = |lack, text| causes.push(Cause { lack, text });
         let status = self.node.status();
         if let Some(disk) = self.disk.as_ref().filter(|disk| disk.state != "ok") {
-            add(Lack::Disk, format!("the store is away ({}): see `kringle node`", disk.state));
+            add(Lack::Disk, format!("the store is away ({}): see `kringle node self`", disk.state));
         }
         let Some(store) = self.node.store() else {
             if status != Status::Ready {

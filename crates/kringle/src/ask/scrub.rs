@@ -91,7 +91,7 @@ fn show(report: &Scrub) -> String {
     text += &match (report.damaged_files.as_slice(), report.damaged_records) {
         ([], 0) => "damaged   nothing\n".into(),
         (files, records) => format!(
-            "damaged   {}, {}: the node repairs them from other replicas; see 'kringle node'\n{}",
+            "damaged   {}, {}: the node repairs them from other replicas; see 'kringle node self'\n{}",
             count(files.len(), "file"),
             count(number(records), "record"),
             files.iter().map(|file| format!("          {file}\n")).collect::<String>()

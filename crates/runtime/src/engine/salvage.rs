@@ -259,8 +259,11 @@ impl Files {
             for at in space.bad {
                 self.go_on()?;
                 let mended = list.mend(at, &target)?;
-                note.bytes += mended.bytes;
-                note.entries += mended.entries.unwrap_or(0);
+                // What the database keeps for itself is the same everywhere, and not lost.
+                if number != OWN {
+                    note.bytes += mended.bytes;
+                    note.entries += mended.entries.unwrap_or(0);
+                }
                 let before = holes.len();
                 holes.extend(mended.into_holes().map(|hole| (number, hole)));
                 is_whole &= holes.len() == before;
