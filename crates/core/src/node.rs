@@ -14,7 +14,8 @@ use crate::overlay::chord::{Chord, Lookup, Step};
 use crate::overlay::pastry::{Message, Pastry};
 use crate::overlay::{AnyOverlay, Memory, NextHop, Overlay, Status};
 use crate::range::IdRange;
-use crate::store::Store;
+use crate::records::Gap;
+use crate::store::{Store, Unreliable};
 use crate::time::Time;
 
 /// A Kringle node. Everything it learns comes in through [`Node::handle`], everything it wants done leaves through
@@ -511,6 +512,28 @@ impl Node {
     pub fn with_store(mut self, store: Store) -> Node {
         self.store = Some(Box::new(store));
         self
+    }
+
+    /// Tells the store that something is missing from its disk, or not what it was. To be followed by its timer.
+    ///
+    /// # Errors
+    /// See [`Store::doubt_gaps`].
+    pub fn doubt_gaps(&mut self, gaps: &[Gap], cx: &mut Ctx<'_>) -> Result<(), Unreliable> {
+        match &mut self.store {
+            Some(store) => store.doubt_gaps(gaps, cx.records, cx.config),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes the store away, because its disk cannot be read. What it was asked to do ends without an answer, and a node
+    /// that waits for its store to be handed over leaves without.
+    pub fn remove_store(&mut self, cx: &mut Ctx<'_>) {
+        let Some(mut store) = self.store.take() else { return };
+        store.end(cx);
+        if let Some(request) = store.may_leave(Time::from_micros(u64::MAX)) {
+            self.overlay.leave(request, cx);
+            self.react(cx);
+        }
     }
 
     /// Returns the store, if the node has one.

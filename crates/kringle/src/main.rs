@@ -19,6 +19,7 @@ mod output;
 mod route;
 mod show;
 mod sim;
+mod size;
 mod start;
 mod table;
 mod teaching;
@@ -124,6 +125,8 @@ enum Command {
     Route(ask::key::RouteArgs),
     /// Follow what happens at a node
     Events(ask::events::EventsArgs),
+    /// Read everything on a node's disk, to find damage before a client does
+    Scrub(ask::scrub::ScrubArgs),
     /// Make, list and revoke join tokens
     Token(ask::admin::TokenArgs),
     /// Show the settings 'start' would use
@@ -183,6 +186,7 @@ fn answer(cli: Cli, json: Option<Json>) -> Result<ExitCode, Failure> {
         Command::Trace(args) => ask::key::trace(asked, &args, json).map(done),
         Command::Route(args) => ask::key::route(asked, args, json).map(done),
         Command::Events(args) => ask::events::follow(asked, &args, json).map(done),
+        Command::Scrub(args) => ask::scrub::scrub(asked, &args, json),
         Command::Token(args) => ask::admin::token(asked, &args, json).map(done),
         Command::Config(args) => start::config(asked, &args, json).map(done),
         Command::Explain(args) => catalogue::explain(&args, json).map(done),

@@ -4,13 +4,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use kringle_core::config::{ConfigError, OverlayKind, Settings};
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 
 use crate::app::App;
-use crate::engine::{Free, MIN_FREE, StoreKind, free_space};
+use crate::engine::{Free, MIN_FREE, SCRUB_EVERY, SCRUB_RATE, StoreKind, free_space};
 use crate::handle::Handle;
 use crate::identity::credentials::Credentials;
 use crate::launch::launch;
@@ -80,6 +81,8 @@ pub struct Builder {
     pub(crate) store: Option<StoreKind>,
     pub(crate) min_free: u64,
     pub(crate) free_space: Free,
+    pub(crate) scrub_rate: u64,
+    pub(crate) scrub_every: Duration,
     pub(crate) secret: Option<String>,
     pub(crate) token: Option<String>,
     pub(crate) key: Option<[u8; 32]>,
@@ -106,6 +109,8 @@ impl Builder {
             store: None,
             min_free: MIN_FREE,
             free_space,
+            scrub_rate: SCRUB_RATE,
+            scrub_every: SCRUB_EVERY,
             secret: None,
             token: None,
             key: None,
@@ -167,6 +172,13 @@ impl Builder {
     /// takes some again.
     pub fn min_free(mut self, bytes: u64) -> Builder {
         self.min_free = bytes;
+        self
+    }
+
+    /// Reads everything on the disk in the background, at most so many bytes per second, and so often by itself; never if
+    /// that is zero.
+    pub fn scrub(mut self, rate: u64, every: Duration) -> Builder {
+        (self.scrub_rate, self.scrub_every) = (rate, every);
         self
     }
 

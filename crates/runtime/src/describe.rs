@@ -23,7 +23,9 @@ use crate::error::RequestError;
 use crate::metrics::Metrics;
 use crate::monitor::Belief;
 use crate::overlays;
-use crate::report::{Cell, ChordTables, Clock, Entry, FingerEntry, Held, Peer, QueryEntry, Summary, Tables};
+use crate::report::{
+    Cell, ChordTables, Clock, Disk, Entry, FingerEntry, Held, Peer, QueryEntry, Summary, Tables,
+};
 
 /// The purpose of messages that ask a node about itself.
 pub(crate) const PURPOSE: u32 = 1;
@@ -49,6 +51,7 @@ pub struct View<'a> {
     pub(crate) book: &'a Book,
     pub(crate) about: &'a About,
     pub(crate) metrics: &'a Metrics,
+    pub(crate) disk: Option<Disk>,
     /// Whether a connection to a peer is open.
     pub(crate) linked: Box<dyn Fn(NodeId) -> bool + 'a>,
     pub(crate) connections: usize,
@@ -136,6 +139,7 @@ impl View<'_> {
                     clock: self.clock(store),
                 }
             }),
+            disk: self.disk.clone(),
         }
     }
 

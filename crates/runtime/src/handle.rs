@@ -18,6 +18,7 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use crate::describe::{self, View};
+use crate::engine::Scrub;
 use crate::error::RequestError;
 use crate::readiness::Cause;
 use crate::report::{Delivered, Event, Found, Hop, Peer, Summary, Survey, Tables, TokenReport, What};
@@ -107,6 +108,11 @@ pub(crate) enum Call {
     Look(Box<dyn FnOnce(&View<'_>) + Send>),
     Client(Option<String>),
     Token(Chore),
+    Scrub {
+        start: bool,
+        rate: Option<u64>,
+        reply: oneshot::Sender<Result<Option<Scrub>, String>>,
+    },
     Leave {
         reply: oneshot::Sender<Result<Reply, Failure>>,
     },
@@ -424,6 +430,18 @@ impl Handle {
     /// Lists the join tokens this node has made.
     pub async fn list_tokens(&self) -> Result<Vec<TokenReport>, RequestError> {
         self.ask(|reply| Call::Token(Chore::List { reply })).await
+    }
+
+    /// Begins to read everything this node stores, to find damage; at `rate` bytes per second, or as configured. Returns
+    /// how far that has come: `None` if it stores nothing on a disk. One that is under way goes on.
+    pub async fn scrub(&self, rate: Option<u64>) -> Result<Result<Option<Scrub>, String>, RequestError> {
+        self.ask(|reply| Call::Scrub { start: true, rate, reply }).await
+    }
+
+    /// Tells about the scrub under way, or the last one.
+    pub async fn scrub_report(&self) -> Result<Option<Scrub>, RequestError> {
+        let told = self.ask(|reply| Call::Scrub { start: false, rate: None, reply }).await?;
+        Ok(told.unwrap_or(None))
     }
 
     /// Revokes a join token of this node. Returns whether there was one.

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use kringle_core::config::{ClusterId, Config, Metric, OverlayKind};
 use kringle_core::dice::SeededDice;
 use kringle_core::node::Node;
-use kringle_core::records::Records;
 use kringle_core::store::Store;
 use kringle_core::wire::ADDRESSES_MAX;
 use tokio::net::{TcpListener, TcpSocket};
@@ -19,8 +18,8 @@ use crate::book::Book;
 use crate::builder::{Builder, StartError};
 use crate::clock::{Clock, unix_ms};
 use crate::describe::About;
-use crate::driver::{Me, Network, Parts, Shell};
-use crate::engine::{Engine, Opened, Owner, Room, StoreKind};
+use crate::driver::{Me, Network, Parts, Scrubs, Shell};
+use crate::engine::{Engine, Owner, Room, StoreKind};
 use crate::handle::{CALLS_MAX, EVENTS_MAX, Ending, Handle, Info, Shared};
 use crate::home::{Home, HomeError, Membership};
 use crate::identity::Identity;
@@ -66,7 +65,7 @@ pub(crate) async fn launch(
     if let Some(home) = home.as_ref().filter(|_| builder.discard) {
         discard_store(home, &mut standing, config.overlay)?;
     }
-    let (engine, opened, room) = open_store(&builder, home.as_ref(), &identity, &config)?;
+    let (mut engine, room) = open_store(&builder, home.as_ref(), &identity, &config)?;
 
     let mut listeners = Vec::new();
     let mut doorway: Option<Doorway> = None;
@@ -130,7 +129,7 @@ pub(crate) async fn launch(
     // A key that was given may have been used before, by whoever gave it.
     let first_life = !(standing.had_peers || builder.key.is_some() && builder.memory.is_none());
     let node = if first_life { node.in_its_first_life() } else { node };
-    let node = give_store(node, opened.born, &engine, &config);
+    let node = give_store(node, &mut engine, &config).map_err(home_error)?;
     let shell = Shell::new(Parts {
         node,
         config,
@@ -152,9 +151,10 @@ pub(crate) async fn launch(
             lineage: standing.lineage,
             first_life,
         },
+        suspect: engine.damage().is_some_and(|damage| damage.lost.is_some()),
         engine,
         room,
-        suspect: opened.suspect,
+        scrubs: Scrubs { rate: builder.scrub_rate, every: builder.scrub_every },
         seeds: builder.seeds,
         apps: builder.apps,
         about,
@@ -180,16 +180,23 @@ pub(crate) async fn launch(
     Ok((handle, running))
 }
 
-/// Gives a node what it stores. `born` names the filling of the store: whatever others know of an earlier one is void.
+/// Gives a node what it stores. The engine's number names the filling of the store: whatever others know of an earlier one
+/// is void.
 ///
 /// The one place where nodes get their store, after a start and after a rebirth. A node that is to store nothing has
 /// none.
-pub(crate) fn give_store(node: Node, born: u32, records: &dyn Records, config: &Config) -> Node {
-    if born == 0 {
-        return node;
+pub(crate) fn give_store(node: Node, engine: &mut Engine, config: &Config) -> Result<Node, HomeError> {
+    if engine.born() == 0 {
+        return Ok(node);
     }
-    let store = Store::open(node.me().id, born, records, config);
-    node.with_store(store)
+    let mut store = Store::open(node.me().id, engine.born(), engine, config);
+    if store.doubt_gaps(engine.gaps(), engine, config).is_err() {
+        let why = "views of slots could not be read";
+        tracing::error!(why, "the store can not be trusted: starting with an empty one");
+        engine.lose(why)?;
+        store = Store::open(node.me().id, engine.born(), engine, config);
+    }
+    Ok(node.with_store(store))
 }
 
 /// Sets an older store aside, unless the start before this one has done so: whoever leaves the flag in a script must not
@@ -218,7 +225,7 @@ fn open_store(
     home: Option<&Home>,
     identity: &Identity,
     config: &Config,
-) -> Result<(Engine, Opened, Option<Room>), StartError> {
+) -> Result<(Engine, Option<Room>), StartError> {
     let kind = builder.store.unwrap_or(if home.is_some() { StoreKind::Disk } else { StoreKind::Memory });
     if let Some(home) = home.filter(|home| kind != StoreKind::Disk && Engine::is_in(home)) {
         // Coming back to it later would bring back the dead.
@@ -228,11 +235,8 @@ fn open_store(
         });
     }
     match (kind, home) {
-        (StoreKind::None, _) => Ok((Engine::none(), Opened { fresh: true, suspect: false, born: 0 }, None)),
-        (StoreKind::Memory, _) => {
-            let (engine, opened) = Engine::memory()?;
-            Ok((engine, opened, None))
-        }
+        (StoreKind::None, _) => Ok((Engine::none(), None)),
+        (StoreKind::Memory, _) => Ok((Engine::memory()?.0, None)),
         (StoreKind::Disk, None) => Err(StartError::Input {
             what: "a store on the disk needs a data directory".into(),
             remedy: "Name one with --data DIR, or store in memory.".into(),
@@ -240,9 +244,9 @@ fn open_store(
         (StoreKind::Disk, Some(home)) => {
             // The core puts up to 36 bytes around a key.
             let owner = Owner { node: identity.id(), cluster: config.cluster };
-            let (engine, opened) = Engine::disk(home, owner).map_err(home_error)?;
+            let (engine, _) = Engine::disk(home, owner).map_err(home_error)?;
             let room = Room::new(home.dir(), builder.min_free, builder.free_space);
-            Ok((engine, opened, Some(room)))
+            Ok((engine, Some(room)))
         }
     }
 }

@@ -13,7 +13,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use crate::describe::View;
-use crate::engine::{Figures, Room};
+use crate::engine::{Damage, Figures, Room};
 
 /// What a node counts.
 pub(crate) struct Metrics {
@@ -54,6 +54,12 @@ struct Gauges {
     store_slowest: Gauge,
     store_free: Gauge,
     store_room: Gauge,
+    store_away: Gauge,
+    store_repairs: Gauge,
+    store_gaps: Gauge,
+    store_lost_bytes: Gauge,
+    store_lost_entries: Gauge,
+    store_torn_bytes: Gauge,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -117,6 +123,20 @@ impl Metrics {
         gauge("store_commit_slowest_microseconds", "Time the slowest commit took", &gauges.store_slowest);
         gauge("store_free_bytes", "Free space of the disk the store is on", &gauges.store_free);
         gauge("store_room", "Whether the disk has room for more", &gauges.store_room);
+        gauge("store_away", "Whether the store is being repaired, or waits for room", &gauges.store_away);
+        gauge("store_repairs", "Times damaged tables were found and replaced", &gauges.store_repairs);
+        gauge("store_gaps", "Ranges of keys that the last repair could not read", &gauges.store_gaps);
+        gauge("store_lost_bytes", "Bytes that the last repair could not read", &gauges.store_lost_bytes);
+        gauge(
+            "store_lost_entries",
+            "Entries that the last repair could not read",
+            &gauges.store_lost_entries,
+        );
+        gauge(
+            "store_torn_bytes",
+            "Bytes of an interrupted commit that the start dropped",
+            &gauges.store_torn_bytes,
+        );
         Metrics {
             registry,
             sent,
@@ -170,6 +190,17 @@ impl Metrics {
             set(&self.gauges.store_free, room.free().unwrap_or(0));
             set(&self.gauges.store_room, u64::from(room.enough()));
         }
+    }
+
+    /// Shows what was found damaged.
+    pub(crate) fn damage(&self, damage: &Damage, away: bool) {
+        let set = |gauge: &Gauge, value: u64| gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+        set(&self.gauges.store_away, u64::from(away));
+        set(&self.gauges.store_repairs, u64::from(damage.times));
+        set(&self.gauges.store_gaps, damage.gaps);
+        set(&self.gauges.store_lost_bytes, damage.bytes);
+        set(&self.gauges.store_lost_entries, damage.entries);
+        set(&self.gauges.store_torn_bytes, damage.torn_bytes);
     }
 
     pub(crate) fn text(&self, view: &View<'_>) -> String {

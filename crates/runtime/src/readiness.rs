@@ -42,6 +42,9 @@ impl View<'_> {
         let mut causes = Vec::new();
         let mut add = |lack, text| causes.push(Cause { lack, text });
         let status = self.node.status();
+        if let Some(disk) = self.disk.as_ref().filter(|disk| disk.state != "ok") {
+            add(Lack::Disk, format!("the store is away ({}): see `kringle node self`", disk.state));
+        }
         let Some(store) = self.node.store() else {
             if status != Status::Ready {
                 add(Lack::Ring, format!("not part of a ring; the status is {}", status_text(status)));

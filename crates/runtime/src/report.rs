@@ -64,6 +64,35 @@ pub struct Summary {
     /// What it stores, if it does.
     #[serde(default)]
     pub store: Option<Held>,
+    /// What is wrong with the disk it stores on, or was; `None` if nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<Disk>,
+}
+
+/// What is wrong with the disk of a store, or was.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Disk {
+    /// `ok`; `repair` while damaged tables are being replaced; `full` while the store waits for room. In the last two the
+    /// node serves nothing.
+    pub state: String,
+    /// How often damage was found and repaired since the store began.
+    pub repairs: u32,
+    /// When that was last, in milliseconds since 1970; 0: never.
+    pub repaired_ms: u64,
+    /// The files that were damaged, at most 16, below the data directory.
+    pub files: Vec<String>,
+    /// Ranges of keys that had to be fetched from other replicas.
+    pub gaps: u64,
+    /// Bytes that could not be read.
+    pub lost_bytes: u64,
+    /// Entries that could not be read, as far as that is known.
+    pub lost_entries: u64,
+    /// Where the damaged store is kept.
+    pub kept: Option<String>,
+    /// Bytes of a commit that a crash interrupted, dropped by the last start. It was never acknowledged.
+    pub torn_bytes: u64,
+    /// Why the store had to begin empty when it was last opened, if it did.
+    pub lost: Option<String>,
 }
 
 /// What a node stores, in numbers. Slots are counted by the node that speaks for them, so that sums over nodes are right.

@@ -135,6 +135,35 @@ pub(super) async fn revoke_token(Extension(node): Extension<Handle>, uri: Uri) -
     }
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Rate {
+    rate: Option<u64>,
+}
+
+/// Begins to read everything on the disk.
+pub(super) async fn start_scrub(
+    Extension(node): Extension<Handle>,
+    Params(Rate { rate }): Params<Rate>,
+) -> Answer {
+    if rate == Some(0) {
+        return Err(Problem::bad("rate must be at least 1 byte per second"));
+    }
+    let told = ask(DEADLINE, node.scrub(rate)).await?;
+    let scrub = told.map_err(|reason| Problem::new(Kind::Conflict, reason))?.ok_or_else(no_disk)?;
+    Ok((StatusCode::ACCEPTED, document("kringle.scrub/1", scrub)?).into_response())
+}
+
+/// Tells how far that has come, or what the last one found.
+pub(super) async fn scrub(Extension(node): Extension<Handle>) -> Answer {
+    let scrub = ask(DEADLINE, node.scrub_report()).await?.ok_or_else(no_disk)?;
+    document("kringle.scrub/1", scrub)
+}
+
+fn no_disk() -> Problem {
+    Problem::new(Kind::Unsupported, "this node stores nothing on a disk; start it with --data")
+}
+
 /// Tells the settings this node was started with.
 pub(super) async fn config(State(shared): State<Shared>) -> Answer {
     let config = match shared.options.config.clone() {

@@ -107,6 +107,7 @@ fn router() -> Router<Shared> {
         .route("/v1/events", get(events::follow))
         .route("/v1/tokens", get(admin::tokens).post(admin::new_token))
         .route("/v1/tokens/{id}", delete(admin::revoke_token))
+        .route("/v1/scrub", get(admin::scrub).post(admin::start_scrub))
         .route("/v1/config", get(admin::config))
         .fallback(no_such_path)
         .method_not_allowed_fallback(no_such_method)
@@ -178,6 +179,7 @@ POST   /v1/cluster/recover      {\"confirm\":false}: rebuild slots that have no 
 POST   /v1/node/leave           say goodbye and end
 POST   /v1/node/stop            end and come back later
 GET    /v1/tokens               join tokens; POST {\"lifetime\":\"1h\"} makes one, DELETE /v1/tokens/{id} revokes it
+POST   /v1/scrub                read everything on this node's disk, to find damage  ?rate=8388608; GET shows how far it is
 GET    /v1/config               the settings
 GET    /livez /readyz /metrics  for whoever watches
 ";

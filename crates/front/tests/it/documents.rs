@@ -1,8 +1,8 @@
 //! What a node tells about itself, others and the ring.
 
 use kringle_front::http::Options;
-use kringle_runtime::Seed;
 use kringle_runtime::transport::mem::Hub;
+use kringle_runtime::{Builder, Seed};
 use serde_json::json;
 
 use crate::client::{get, post, request};
@@ -169,6 +169,39 @@ async fn tokens_are_made_listed_and_revoked() {
     let tokens = get(ring.address(), "/v1/tokens").await.document("kringle.tokens/1");
     assert_eq!(tokens["tokens"][0]["state"], "revoked");
     request(ring.address(), "DELETE", "/v1/tokens/none", "", b"").await.problem("KR0404");
+    ring.stop().await;
+}
+
+#[tokio::test]
+async fn a_disk_is_read_from_end_to_end_when_told() {
+    let (hub, dir) =
+        (Hub::default(), std::env::temp_dir().join(format!("kringle-scrub-{}", std::process::id())));
+    let node =
+        Builder::new("t").tune(|settings| settings.slots = 16).memory(&hub).data(&dir).start().await.unwrap();
+    let ring = Ring::open(hub, node, Options::default()).await;
+    ring.ready(0).await;
+    let before = get(ring.address(), "/v1/scrub").await.document("kringle.scrub/1");
+    assert_eq!((&before["running"], &before["started_ms"]), (&json!(false), &json!(0)));
+    post(ring.address(), "/v1/scrub?rate=0", "").await.problem("KR0400");
+    let reply = post(ring.address(), "/v1/scrub?rate=1000000000", "").await;
+    assert_eq!(
+        (reply.status, reply.document("kringle.scrub/1")["started_ms"].as_u64() > Some(0)),
+        (202, true)
+    );
+    let done = loop {
+        let report = get(ring.address(), "/v1/scrub").await.document("kringle.scrub/1");
+        if report["running"] == json!(false) {
+            break report;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert!(done["finished_ms"].as_u64() > Some(0), "{done}");
+    assert_eq!((&done["damaged_files"], &done["damaged_records"]), (&json!([]), &json!(0)));
+    ring.stop().await;
+    std::fs::remove_dir_all(&dir).unwrap();
+    // A node in memory has nothing to read.
+    let ring = Ring::start(1, Options::default()).await;
+    assert_eq!(get(ring.address(), "/v1/scrub").await.status, 501);
     ring.stop().await;
 }
 

@@ -5,5 +5,6 @@ pub(crate) mod events;
 pub(crate) mod key;
 pub(crate) mod keys;
 pub(crate) mod report;
+pub(crate) mod scrub;
 pub(crate) mod store;
 pub(crate) mod transfer;

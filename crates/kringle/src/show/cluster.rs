@@ -79,7 +79,7 @@ pub(crate) fn status(cluster: &Cluster<'_>, columns: Columns) -> String {
         shape(me),
         tally(nodes, &suspects, silent.len()),
         wholeness(cluster),
-        data(nodes),
+        data(nodes) + &disks(nodes, &width),
         sheet.text(columns)
     )
 }
@@ -91,6 +91,18 @@ pub(crate) fn shape(node: &Summary) -> String {
         (Some(r), None) => format!("{} r={r}", node.overlay),
         (None, _) => format!("{} b={} L={}", node.overlay, node.base, node.leaf_set),
     }
+}
+
+/// Writes what is wrong with disks, or was.
+fn disks(nodes: &[Summary], width: &Width) -> String {
+    let mut text = String::new();
+    for node in nodes {
+        for line in node.disk.iter().flat_map(super::node::disk) {
+            let name = node.name.as_deref().unwrap_or_else(|| width.cut(&node.id));
+            text += &format!("disk     {name}: {line}\n");
+        }
+    }
+    text
 }
 
 /// Writes what the cluster stores, and whether all copies are there.
@@ -256,7 +268,7 @@ pub(super) fn address(endpoints: &[SocketAddr]) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::samples::{id, summary, survey};
-    use kringle_runtime::report::Property;
+    use kringle_runtime::report::{Disk, Property};
 
     use super::*;
 
@@ -274,6 +286,13 @@ mod tests {
         {
             assert!(text.contains(part), "{text}");
         }
+        let disk = Disk { repairs: 1, files: vec!["store/keyspaces/1/tables/7".into()], ..Disk::default() };
+        survey.nodes[0].disk = Some(disk);
+        let text = disks(&survey.nodes, &Width::of([], false));
+        assert!(
+            text.starts_with("disk     ") && text.contains("repaired 1 time") && text.contains("tables/7"),
+            "{text}"
+        );
         survey.nodes.iter_mut().for_each(|node| node.store = None);
         assert_eq!(data(&survey.nodes), "");
     }

@@ -171,6 +171,7 @@ pub(crate) mod samples {
             connections: 2,
             suspects: Vec::new(),
             store: None,
+            disk: None,
         }
     }
 

@@ -1,7 +1,8 @@
 //! `node` and `table`: one node, and the tables it keeps.
 
 use kringle_core::id::Id;
-use kringle_runtime::report::{ChordTables, Entry, Summary, Tables};
+use kringle_front::moment::timestamp;
+use kringle_runtime::report::{ChordTables, Disk, Entry, Summary, Tables};
 
 use super::{Columns, Sheet, Width, count, rtt, share, uptime};
 use crate::notation::Notation;
@@ -47,7 +48,39 @@ pub(crate) fn details(node: &Summary) -> String {
         ("suspects", if node.suspects.is_empty() { "nobody".into() } else { node.suspects.join("  ") }),
         ("version", node.version.clone()),
     ];
-    lines.map(|(name, text)| format!("{name:11} {text}").trim_end().to_owned() + "\n").concat()
+    let disk = node.disk.iter().flat_map(disk).map(|text| ("disk", text));
+    let lines = lines.into_iter().chain(disk);
+    lines.map(|(name, text)| format!("{name:11} {text}").trim_end().to_owned() + "\n").collect()
+}
+
+/// Says what is wrong with a disk, or was.
+pub(crate) fn disk(disk: &Disk) -> Vec<String> {
+    let mut lines = Vec::new();
+    match disk.state.as_str() {
+        "repair" => lines.push("damaged, and being repaired: this node serves nothing until then".to_owned()),
+        "full" => lines.push("full: this node serves nothing until there is room".to_owned()),
+        _ => {}
+    }
+    if let Some(why) = &disk.lost {
+        lines.push(format!("lost, so the store began empty: {why}"));
+    }
+    if disk.repairs > 0 {
+        let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        lines.push(format!(
+            "repaired {} so far, last {}: {} lost, {}; in {}",
+            count(number(disk.repairs.into()), "time"),
+            timestamp(disk.repaired_ms),
+            count(number(disk.lost_bytes), "byte"),
+            count(number(disk.lost_entries), "entry").replace("entrys", "entries"),
+            disk.files.join(" "),
+        ));
+        lines.extend(disk.kept.iter().map(|kept| format!("the damaged store is kept in {kept}")));
+    }
+    if disk.torn_bytes > 0 {
+        let torn = count(usize::try_from(disk.torn_bytes).unwrap_or(usize::MAX), "byte");
+        lines.push(format!("dropped {torn} of an interrupted commit at the last start; never acknowledged"));
+    }
+    lines
 }
 
 /// Writes a node's tables as the Pastry paper draws them, or the state of a Chord node. `None` if they are no tables of a node.

@@ -4,7 +4,7 @@ mod execute;
 mod flags;
 mod hunt;
 mod list;
-mod memory;
+pub(crate) mod memory;
 mod output;
 mod paper;
 mod progress;

@@ -38,6 +38,7 @@ pub(super) struct Key {
 const CLUSTER: &str = "The cluster";
 const PLACES: &str = "Addresses";
 const PROTOCOL: &str = "The protocol";
+const DISK: &str = "The disk";
 const PROCESS: &str = "The process";
 
 const fn key(heading: &'static str, name: &'static str, value: &'static str, about: &'static str) -> Key {
@@ -130,6 +131,15 @@ pub(super) const ALL: &[Key] = &[
     key(PROTOCOL, "base", "B", "Digits are base 2^B"),
     key(PROTOCOL, "lease", "TIME", "Pastry: how long a lease lasts"),
     key(PROTOCOL, "heartbeat", "TIME", "How often silent ring neighbours are checked"),
+    key(DISK, "min-free", "SIZE", "Store nothing more while the disk has less than this free").or("64MiB"),
+    key(
+        DISK,
+        "scrub-every",
+        "TIME|off",
+        "Read everything on the disk this often, in the background, to find damage",
+    )
+    .or("7d"),
+    key(DISK, "scrub-rate", "SIZE", "How much of it to read per second").or("8MiB"),
     key(PROCESS, "ready-file", "FILE", "Write the bound addresses here, as JSON, once the node listens"),
     key(
         PROCESS,

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use kringle_core::config::{Ownership, Settings};
 use kringle_core::id::Base;
-use kringle_runtime::{Builder, Seed, overlays, seeds};
+use kringle_runtime::{Builder, SCRUB_EVERY, SCRUB_RATE, Seed, overlays, seeds};
 use tracing_subscriber::filter::Targets;
 
 use super::choice::{Choice, Origin};
 use crate::duration;
 use crate::failure::Failure;
 use crate::output::Manners;
+use crate::size;
 
 /// The port of clients if an address names none.
 const HTTP_PORT: u16 = 7480;
@@ -84,6 +85,22 @@ pub(super) fn plan(choice: &Choice, manners: Manners) -> Result<Plan, Failure> {
     if let Some(region) = choice.one("region") {
         builder = builder.region(region, number(choice, "region-factor")?.unwrap_or(1));
     }
+    if let Some(free) = size(choice, "min-free")? {
+        builder = builder.min_free(free);
+    }
+    let every = match choice.one("scrub-every") {
+        Some("off") => Some(Duration::ZERO),
+        _ => span(choice, "scrub-every")?,
+    };
+    let rate = size(choice, "scrub-rate")?.unwrap_or(SCRUB_RATE);
+    if rate == 0 {
+        return Err(choice.wrong(
+            "scrub-rate",
+            "it would never end",
+            "Write --scrub-every off to read nothing.",
+        ));
+    }
+    builder = builder.scrub(rate, every.unwrap_or(SCRUB_EVERY));
     if let Some(token) = token {
         builder = builder.token(token);
     }
@@ -212,6 +229,11 @@ fn number(choice: &Choice, name: &str) -> Result<Option<u32>, Failure> {
     let wrong =
         || choice.wrong(name, &format!("{text:?} is not a number from 1 up"), "Write a whole number.");
     text.parse().ok().filter(|number| *number > 0).map(Some).ok_or_else(wrong)
+}
+
+fn size(choice: &Choice, name: &str) -> Result<Option<u64>, Failure> {
+    let Some(text) = choice.one(name) else { return Ok(None) };
+    size::read(text).map(Some).map_err(|what| choice.wrong(name, &what, "For instance: 64MiB"))
 }
 
 fn span(choice: &Choice, name: &str) -> Result<Option<Duration>, Failure> {
@@ -393,6 +415,9 @@ mod tests {
             (&[("secret-file", "no/such/file")], "cannot read no/such/file"),
             (&[("insecure", "maybe")], ""),
             (&[("log", "kringle=loud")], "is no level"),
+            (&[("min-free", "much")], "not a number of bytes"),
+            (&[("scrub-rate", "0")], "it would never end"),
+            (&[("scrub-every", "often")], "not a span of time"),
             (&[("region", "eu"), ("region-factor", "0")], "not a number from 1 up"),
         ] {
             if flags[0].0 == "insecure" {

@@ -170,6 +170,17 @@ impl Driver {
         if self.ending.is_some() {
             return;
         }
+        tracing::warn!("a later life of this node was known; going on as a later one still");
+        // What is kept is from before the later life: others may have built on what it promised since.
+        self.forget_everything();
+        self.begin_anew(at_least);
+    }
+
+    /// Goes on as after a restart, with the store as it is on the disk.
+    pub(super) fn begin_anew(&mut self, at_least: u32) {
+        if self.ending.is_some() {
+            return;
+        }
         let incarnation = match &self.home {
             Some(home) => match home.raise_incarnation(at_least) {
                 Ok(incarnation) => incarnation,
@@ -177,9 +188,8 @@ impl Driver {
             },
             None => at_least,
         };
-        tracing::warn!(incarnation, "a later life of this node was known; going on as a later one still");
+        tracing::info!(incarnation, "a new life begins");
         let mut peers: Vec<Contact> = self.node.routes().neighbours();
-        // What is kept is from before the later life: others may have built on what it promised since.
         self.renew(incarnation, false);
         peers.extend(self.remembered_peers());
         self.had_peers |= !peers.is_empty();
@@ -191,6 +201,7 @@ impl Driver {
 
     /// Begins a life with an empty store, without looking for a ring.
     pub(super) fn begin_life(&mut self, at_least: u32, first: bool) {
+        self.forget_everything();
         let raised = self.home.as_ref().map(|home| home.raise_incarnation(at_least)).transpose();
         match raised {
             Ok(raised) => self.renew(raised.unwrap_or(at_least), first),
@@ -198,15 +209,17 @@ impl Driver {
         }
     }
 
-    /// Replaces the node by a new one with an empty store. `first`: no earlier life has promised anything.
+    /// Replaces the node by a new one, with the store as it is. `first`: no earlier life has promised anything.
     fn renew(&mut self, incarnation: u32, first: bool) {
         let me = self.node.me();
         self.me.incarnation = incarnation;
         let addr = self.book.prove(me.id, incarnation, &self.about.endpoints);
-        self.forget_everything();
         let node = Node::by_config(me.id, incarnation, addr, &self.config);
         let node = if first { node.in_its_first_life() } else { node };
-        self.node = give_store(node, self.engine.born(), &self.engine, &self.config);
+        self.node = match give_store(node, &mut self.engine, &self.config) {
+            Ok(node) => node,
+            Err(error) => return self.finish(Ending::Failed { what: error.to_string() }),
+        };
         self.timers = [NEVER; Timer::ALL.len()];
         self.soon.clear();
         self.tell_room();

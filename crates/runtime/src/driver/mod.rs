@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use kringle_core::config::{ClusterId, Config, Metric};
 use kringle_core::dice::SeededDice;
-use kringle_core::edge::{Command, Ctx, Failure, Input, Outbox, Refusal, Reply, RequestId, Timer};
+use kringle_core::edge::{Command, Ctx, Failure, Input, Outbox, Output, Refusal, Reply, RequestId, Timer};
 use kringle_core::id::NodeId;
 use kringle_core::message::{Body, Nonce};
 use kringle_core::node::Node;
@@ -55,6 +55,8 @@ use crate::transport::mem::Hub;
 use crate::transport::tls::Tls;
 use effects::guarded;
 use peers::{Dialling, PeerLinks};
+use storing::Away;
+pub(crate) use storing::Scrubs;
 
 /// A timer that is not set.
 const NEVER: Time = Time::from_micros(u64::MAX);
@@ -157,6 +159,11 @@ pub(crate) struct Driver {
     store_outdated: bool,
     /// Whether the wall clock was found to be off at the last look.
     clock_off: bool,
+    scrubs: Scrubs,
+    /// Why the node has no store at the moment, although it should.
+    away: Option<Away>,
+    /// When the store was last opened again, and how often in short succession.
+    reopened: (Time, u32),
 }
 
 /// Who this node is.
@@ -194,6 +201,7 @@ pub(crate) struct Parts {
     pub(crate) me: Me,
     pub(crate) engine: Engine,
     pub(crate) room: Option<Room>,
+    pub(crate) scrubs: Scrubs,
     /// Whether a store had to be replaced by an empty one.
     pub(crate) suspect: bool,
     pub(crate) seeds: Vec<Seed>,
@@ -262,6 +270,9 @@ impl Shell {
                 doubting: false,
                 store_outdated: false,
                 clock_off: false,
+                scrubs: parts.scrubs,
+                away: None,
+                reopened: (Time::ZERO, 0),
             }),
             scratch: Cell::default(),
             sooner: Notify::new(),
@@ -429,10 +440,11 @@ impl Driver {
             self.node.handle(input, &mut cx);
             #[cfg(debug_assertions)]
             self.node.check_invariants(&self.config);
-            if self.could_not_read() {
+            if self.away.is_none() && self.engine.trouble().is_some() {
                 // The node took for absent what was there. Nothing that follows from it may leave.
-                out.drain().for_each(drop);
-                self.soon.clear();
+                let rest: Vec<Output> = out.drain().filter_map(storing::without_store).collect();
+                rest.into_iter().for_each(|output| out.push(output));
+                self.could_not_read(&mut out);
             }
             for output in out.drain() {
                 self.execute(output);
@@ -507,6 +519,9 @@ impl Driver {
                 self.tell_distance(link);
             }
         }
+        if self.away.is_some() && matches!(body, Body::Store(_)) {
+            return;
+        }
         let from = link.contact();
         let alive = matches!(body, Body::Ping(_) | Body::Pong(_));
         self.input(Input::Message { from, body });
@@ -519,6 +534,12 @@ impl Driver {
 
     /// Gives a command to the node.
     fn command(&mut self, command: Command, reply: oneshot::Sender<Result<Reply, Failure>>) {
+        let is_stores =
+            matches!(command, Command::Store { .. } | Command::Retire { .. } | Command::Recover { .. });
+        if let Some(away) = self.away.filter(|_| is_stores) {
+            let _ = reply.send(Err(away.failure()));
+            return;
+        }
         self.next_request += 1;
         let request = RequestId(self.next_request);
         self.waiting.insert(request, reply);
@@ -535,6 +556,10 @@ impl Driver {
             }
             Call::Client(client) => self.about.client = client,
             Call::Token(chore) => self.token(chore),
+            Call::Scrub { start, rate, reply } => {
+                let told = if start { self.scrub(rate) } else { Ok(self.engine.scrub_report()) };
+                let _ = reply.send(told);
+            }
             Call::Leave { reply } => self.leave(reply),
             #[cfg(test)]
             Call::Enter(work) => work(self),
@@ -554,6 +579,7 @@ impl Driver {
             book: &self.book,
             about: &self.about,
             metrics: &self.metrics,
+            disk: self.disk_report(),
             connections: self.links.values().map(PeerLinks::count).sum(),
             linked: Box::new(|peer| self.links.contains_key(&peer)),
         }

@@ -1,47 +1,24 @@
-//! A store on the disk: one database, one table per space, and whether it can be trusted.
-//!
-//! | file                | holds                                                                        |
-//! |---------------------|------------------------------------------------------------------------------|
-//! | `store`             | the database                                                                 |
-//! | `store.format`      | its format, whose it is, and which filling of it this is                     |
-//! | `store.mark`        | how many commits were synced, as counted outside the database                |
-//! | `store.damaged-<n>` | a database that could not be trusted, kept for whoever wants to look into it |
-//!
-//! All of it is covered by the lock of the data directory.
+//! A store on the disk: one database, one table per space.
 
 use std::cell::OnceCell;
-use std::fs;
+use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
 
-use fjall::compaction::Leveled;
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, LsmError, PersistMode};
-use kringle_core::records::{Bytes, Space, Write};
+use fjall::{Database, Keyspace};
+use kringle_core::records::{Bytes, Gap, Space, Write};
 use tokio::sync::Notify;
 
-use super::header::{Format, Mark, Owner};
-use super::journal::{self, Record, Seen};
+use super::files::{Files, Ready};
+use super::header::Owner;
 use super::overlay::Overlay;
-use super::writer::{Figures, Writer};
+use super::salvage::Damage;
+use super::scrub::{Found, Scrub, Scrubber};
+use super::writer::{Figures, KEY_MAX, Writer};
 use super::{Opened, StoreError};
-use crate::home::{Home, HomeError, Slot, sync_dir};
-
-/// Blocks of tables kept in memory.
-const CACHE: u64 = 16 << 20;
-/// The least the database accepts; all of it is replayed at a start.
-const JOURNALS: u64 = 64 << 20;
-/// New entries of one space that are kept in memory before they become a table.
-const MEMTABLE: u64 = 8 << 20;
-/// Tables are small, so that the largest compaction (one table and about ten below it) is short, and finds room on a
-/// disk that is as full as we let it become.
-const TABLE: u64 = 4 << 20;
-/// Files kept open.
-const FILES: usize = 128;
-/// The table that counts commits; no space of the core has this name.
-const ENGINE: &str = "engine";
-/// The only key in it.
-pub(super) const COMMITS: &[u8] = b"commits";
+use crate::home::{Home, HomeError};
 
 /// An open store.
 pub(super) struct Disk {
@@ -55,6 +32,16 @@ pub(super) struct Disk {
     born: u32,
     /// Set when what should be there could not be read.
     trouble: OnceCell<String>,
+    gaps: Vec<Gap>,
+    damage: Damage,
+    /// While it is being opened again.
+    repair: Option<Repair>,
+    scrubber: Scrubber,
+}
+
+struct Repair {
+    thread: JoinHandle<()>,
+    outcome: Arc<OnceLock<Result<Ready, HomeError>>>,
 }
 
 struct Open {
@@ -72,65 +59,41 @@ pub(super) struct Tables {
     pub(super) db: Database,
 }
 
-/// Where the parts of a store are.
-struct Files {
-    home: PathBuf,
-    store: PathBuf,
-    format: Slot,
-    mark: Slot,
-}
-
-/// Why a database was not opened.
-enum Fault {
-    /// What it holds can not be trusted.
-    Damaged(String),
-    /// It may be fine; this is not the moment.
-    Refused(HomeError),
-}
-
-impl From<HomeError> for Fault {
-    fn from(error: HomeError) -> Fault {
-        Fault::Refused(error)
-    }
-}
-
 impl Disk {
-    /// Opens the store of a data directory, or makes one. A store that lost something it had promised to keep is set
-    /// aside, and an empty one made instead.
+    /// Opens the store of a data directory, or makes one; see [`Files::open`].
     pub(super) fn open(home: &Home, owner: Owner) -> Result<(Disk, Opened), HomeError> {
-        let files = Files {
-            home: home.dir().to_owned(),
-            store: home.dir().join("store"),
-            format: home.slot("store.format"),
-            mark: home.slot("store.mark"),
-        };
-        let format = Format::read(home, &files.format, &owner)?;
-        if format.is_none() && (files.store.exists() || files.mark.exists()) {
-            return Err(files.format.damaged("it is missing, although there is a store"));
-        }
-        let born = format.filter(|format| format.made).map(|format| format.born);
-        let found = born.map(|born| files.inspect(born).map(|(tables, commits)| (tables, born, commits)));
-        let (tables, born, commits, opened) = match found {
-            Some(Ok((tables, born, commits))) => {
-                (tables, born, commits, Opened { fresh: false, suspect: false, born })
-            }
-            Some(Err(Fault::Refused(error))) => return Err(error),
-            Some(Err(Fault::Damaged(why))) => {
-                let aside = files.set_aside()?;
-                let kept = aside.as_deref().unwrap_or(Path::new("nothing")).display();
-                tracing::error!(why, %kept, "the store can not be trusted: starting with an empty one");
-                let (tables, born) = files.make(&owner)?;
-                (tables, born, 0, Opened { fresh: true, suspect: true, born })
-            }
-            None => {
-                let (tables, born) = files.make(&owner)?;
-                (tables, born, 0, Opened { fresh: true, suspect: false, born })
-            }
-        };
+        let files = Files::of(home);
+        let born = files.judge(home, &owner)?;
+        let ready = files.open(born, &owner)?;
         let wake = Arc::new(Notify::new());
-        let open = Some(files.start(tables, born, commits, &wake)?);
-        let disk = Disk { files, owner, open, wake, reported: 0, born, trouble: OnceCell::new() };
+        let (opened, scrubber) = (ready.opened, Scrubber::new(files.scrub.clone()));
+        let mut disk = Disk {
+            files,
+            owner,
+            open: None,
+            wake,
+            reported: 0,
+            born: opened.born,
+            trouble: OnceCell::new(),
+            gaps: Vec::new(),
+            damage: Damage::default(),
+            repair: None,
+            scrubber,
+        };
+        disk.take(ready)?;
         Ok((disk, opened))
+    }
+
+    /// Begins to work with a store that was opened.
+    fn take(&mut self, ready: Ready) -> Result<(), HomeError> {
+        let Ready { tables, commits, opened, gaps, damage } = ready;
+        let writer =
+            Writer::start(tables.clone(), self.files.mark.clone(), (opened.born, commits), &self.wake)
+                .map_err(|e| HomeError::from_io(&self.files.store, e))?;
+        self.open = Some(Open { overlay: Overlay::default(), writer, tables });
+        (self.born, self.reported, self.trouble) = (opened.born, 0, OnceCell::new());
+        (self.gaps, self.damage) = (gaps, damage);
+        Ok(())
     }
 
     pub(super) fn born(&self) -> u32 {
@@ -151,12 +114,16 @@ impl Disk {
     /// Returns the highest ticket that has become durable since the last call.
     pub(super) fn progress(&mut self) -> Result<Option<u64>, StoreError> {
         let Some(open) = &mut self.open else { return Ok(None) };
-        let done = open.writer.done().map_err(StoreError)?;
+        let done = open.writer.done()?;
         if done <= self.reported {
             return Ok(None);
         }
         self.reported = done;
         open.overlay.settle(done);
+        if !std::mem::take(&mut self.gaps).is_empty() {
+            // The first thing the core wrote is what it makes of the gaps.
+            self.files.settle(self.born).map_err(|error| StoreError::disk(error.to_string()))?;
+        }
         Ok(Some(done))
     }
 
@@ -183,7 +150,15 @@ impl Disk {
         if from >= to {
             return;
         }
-        let below = open.tables.spaces[space as usize].range(from..to).map(fjall::Guard::into_inner);
+        // The database takes no bound longer than the longest key. Nothing lies between such a bound and its beginning.
+        let short = |key: &'_ [u8]| key[..key.len().min(KEY_MAX)].to_vec();
+        let first =
+            if from.len() > KEY_MAX { Bound::Excluded(short(from)) } else { Bound::Included(from.to_vec()) };
+        if from.len() > KEY_MAX && short(from) == short(to) {
+            return;
+        }
+        let end = if to.len() > KEY_MAX { Bound::Included(short(to)) } else { Bound::Excluded(to.to_vec()) };
+        let below = open.tables.spaces[space as usize].range((first, end)).map(fjall::Guard::into_inner);
         if let Err(error) = open.overlay.scan((space, from, to), below, each) {
             self.failed_to_read(space, &error);
         }
@@ -205,205 +180,158 @@ impl Disk {
         })
     }
 
+    /// Returns what could not be read of this store. Once something the core has written is durable, there is none.
+    pub(super) fn gaps(&self) -> &[Gap] {
+        &self.gaps
+    }
+
+    pub(super) fn damage(&self) -> &Damage {
+        &self.damage
+    }
+
+    /// Begins to read everything, at most so many bytes per second; unless that is under way.
+    pub(super) fn scrub(&mut self, rate: u64) -> Result<(), HomeError> {
+        let Some(open) = &self.open else { return Ok(()) };
+        let home = self.files.home.clone();
+        let started = self.scrubber.start(open.tables.clone(), home, rate, &self.wake);
+        started.map_err(|e| HomeError::from_io(&self.files.store, e))
+    }
+
+    pub(super) fn scrub_report(&self) -> Scrub {
+        self.scrubber.report()
+    }
+
+    /// Takes what a scrub has found: keys whose record is damaged. If there is more, see [`Disk::trouble`].
+    pub(super) fn scrub_found(&mut self) -> Vec<Gap> {
+        let Found { trouble, gaps } = self.scrubber.found();
+        if let Some(trouble) = trouble
+            && self.open.is_some()
+        {
+            let _ = self.trouble.set(trouble);
+        }
+        gaps
+    }
+
+    /// Closes the store as a crash would and opens it again, on a thread of its own. `deep`: everything is read, and what
+    /// cannot be is replaced.
+    pub(super) fn repair(&mut self, deep: bool) -> Result<(), HomeError> {
+        if self.repair.is_some() {
+            return Ok(());
+        }
+        let (open, scrub) = (self.open.take(), self.scrubber.let_go());
+        let (files, owner, born, wake) = (self.files.clone(), self.owner, self.born, self.wake.clone());
+        let outcome = Arc::new(OnceLock::new());
+        let tell = outcome.clone();
+        let work = move || {
+            if let Some(scrub) = scrub {
+                let _ = scrub.join();
+            }
+            if let Some(mut open) = open
+                && !open.writer.stop(false)
+            {
+                return Err(HomeError::Damaged { path: files.store, why: "the database hangs".into() });
+            }
+            if deep {
+                files.condemn(born)?;
+            }
+            files.open(Some(born), &owner)
+        };
+        let path = self.files.store.clone();
+        let hurt = move || HomeError::Damaged { path, why: "the database panicked".into() };
+        let thread = std::thread::Builder::new().name("kringle-salvage".into()).spawn(move || {
+            let done = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(hurt()));
+            let _ = tell.set(done);
+            wake.notify_one();
+        });
+        let thread = thread.map_err(|e| HomeError::from_io(&self.files.store, e))?;
+        self.repair = Some(Repair { thread, outcome });
+        Ok(())
+    }
+
+    /// Says whether the store has been opened again since [`Disk::repair`], if that has ended.
+    pub(super) fn repaired(&mut self) -> Option<Result<Opened, HomeError>> {
+        self.repair.as_ref()?.outcome.get()?;
+        let Repair { thread, outcome } = self.repair.take()?;
+        let _ = thread.join();
+        let ready = Arc::try_unwrap(outcome).ok()?.into_inner()?;
+        Some(ready.and_then(|ready| {
+            let opened = ready.opened;
+            self.take(ready).map(|()| opened)
+        }))
+    }
+
+    /// Says whether the store is being opened again.
+    pub(super) fn is_in_repair(&self) -> bool {
+        self.repair.is_some()
+    }
+
     /// Empties the store. Nothing that was asked for before is reported any more.
     pub(super) fn wipe(&mut self) -> Result<u32, HomeError> {
+        self.end_repair();
+        self.scrubber.stop();
         if let Some(mut open) = self.open.take()
             && !open.writer.stop(false)
         {
             return Err(HomeError::Damaged { path: self.files.store.clone(), why: "it hangs".into() });
         }
-        let (tables, born) = self.files.make(&self.owner)?;
-        self.open = Some(self.files.start(tables, born, 0, &self.wake)?);
-        (self.born, self.reported, self.trouble) = (born, 0, OnceCell::new());
-        Ok(born)
+        let ready = self.files.begin(&self.owner, false)?;
+        self.take(ready)?;
+        Ok(self.born)
+    }
+
+    /// Says why the store was lost.
+    pub(super) fn blame(&mut self, why: &str) {
+        self.damage.lost = Some(why.to_owned());
+    }
+
+    fn end_repair(&mut self) {
+        if let Some(Repair { thread, .. }) = self.repair.take() {
+            self.files.stop.store(true, Ordering::Relaxed);
+            let _ = thread.join();
+            self.files.stop.store(false, Ordering::Relaxed);
+        }
     }
 
     /// Closes the store: with everything that was asked for, or as a crash would.
     pub(super) fn close(&mut self, clean: bool) {
+        self.end_repair();
+        self.scrubber.stop();
         let Some(mut open) = self.open.take() else { return };
         open.writer.stop(clean && self.trouble.get().is_none());
         drop(open);
-        if self.trouble.get().is_some() {
-            let mark = Mark { born: self.born, commits: 0, condemned: true };
-            if let Err(error) = self.files.mark.write_json(&mark) {
-                tracing::error!(%error, "cannot write down that the store is damaged");
-            }
+        if self.trouble.get().is_some()
+            && let Err(error) = self.files.condemn(self.born)
+        {
+            tracing::error!(%error, "cannot write down that the store is damaged");
         }
     }
 
+    /// Writes everything that is in memory into tables.
     #[cfg(test)]
-    pub(super) fn break_disk(&self) {
-        self.open.as_ref().expect("the store is open").writer.break_disk();
+    pub(super) fn flush(&self) {
+        let tables = &self.open.as_ref().expect("the store is open").tables;
+        for space in tables.spaces.iter().chain([&tables.engine]) {
+            space.rotate_memtable_and_wait().unwrap();
+        }
+    }
+
+    /// Lets a salvage end after so many steps as if the process had crashed.
+    #[cfg(test)]
+    pub(super) fn open_and_crash(home: &Home, owner: Owner, steps: u32) -> Result<(), HomeError> {
+        let files = Files::of(home);
+        files.crash.store(steps, Ordering::Relaxed);
+        let born = files.judge(home, &owner)?;
+        files.open(born, &owner).map(drop)
+    }
+
+    #[cfg(test)]
+    pub(super) fn break_disk(&self, error: StoreError) {
+        self.open.as_ref().expect("the store is open").writer.break_disk(error);
     }
 }
 
 impl Drop for Disk {
     fn drop(&mut self) {
         self.close(false);
-    }
-}
-
-impl Files {
-    fn start(&self, tables: Tables, born: u32, commits: u64, wake: &Arc<Notify>) -> Result<Open, HomeError> {
-        let writer = Writer::start(tables.clone(), self.mark.clone(), (born, commits), wake)
-            .map_err(|e| HomeError::from_io(&self.store, e))?;
-        Ok(Open { overlay: Overlay::default(), writer, tables })
-    }
-
-    /// Makes an empty store where there is none, or where there is one that is not wanted any more.
-    ///
-    /// The format says first that it is being made: whenever this is interrupted, the next start begins it anew.
-    fn make(&self, owner: &Owner) -> Result<(Tables, u32), HomeError> {
-        let failed = |e| HomeError::from_io(&self.store, e);
-        let mut format = Format::new(owner).map_err(failed)?;
-        self.format.write_json(&format)?;
-        if self.store.exists() {
-            fs::remove_dir_all(&self.store).map_err(failed)?;
-        }
-        let mut builder = fs::DirBuilder::new();
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(&self.store).map_err(failed)?;
-        let tables = self.open_tables().map_err(|fault| match fault {
-            Fault::Refused(error) => error,
-            Fault::Damaged(why) => HomeError::Damaged { path: self.store.clone(), why },
-        })?;
-        sync_dir(&self.home).map_err(failed)?;
-        self.mark.write_json(&Mark { born: format.born, commits: 0, condemned: false })?;
-        format.made = true;
-        self.format.write_json(&format)?;
-        Ok((tables, format.born))
-    }
-
-    /// Opens the database that should be there and finds out whether it has kept everything.
-    fn inspect(&self, born: u32) -> Result<(Tables, u64), Fault> {
-        let damaged = |why: &str| Err(Fault::Damaged(why.to_owned()));
-        let Some(bytes) = self.mark.read()? else { return damaged("its mark is missing") };
-        let Ok(mark) = serde_json::from_slice::<Mark>(&bytes) else {
-            return damaged("its mark can not be read");
-        };
-        if mark.born != born {
-            return Err(self.mark.damaged("it belongs to another store").into());
-        }
-        if mark.condemned {
-            return damaged("it failed to read what it had");
-        }
-        if !self.store.join("version").exists() {
-            return damaged("the database is gone");
-        }
-        let seen = journal::look(&self.store, born).map_err(|e| HomeError::from_io(&self.store, e))?;
-        let (tables, commits) = match self.open_counted(born) {
-            Err(Fault::Damaged(why)) => self.mend(born, &seen, why)?,
-            other => other?,
-        };
-        if commits < mark.commits {
-            let lost = mark.commits - commits;
-            return Err(Fault::Damaged(format!("{lost} commits are missing, of {}", mark.commits)));
-        }
-        if seen.commits > commits + 1 {
-            return damaged("its journal is damaged in the middle");
-        }
-        Ok((tables, commits))
-    }
-
-    /// A loss of power may leave any mixture of old and new bytes where the last commit was being written, and the
-    /// database takes some of those for damage. That commit was never reported: without it, the store is whole.
-    fn mend(&self, born: u32, seen: &Seen, why: String) -> Result<(Tables, u64), Fault> {
-        let Some(newest) = &seen.newest else { return Err(Fault::Damaged(why)) };
-        for at in &seen.cuts {
-            journal::cut(newest, *at).map_err(|e| HomeError::from_io(newest, e))?;
-            match self.open_counted(born) {
-                Err(Fault::Damaged(_)) => {}
-                Ok(opened) => {
-                    tracing::warn!(why, "the last commit was interrupted; it was never reported");
-                    return Ok(opened);
-                }
-                Err(refused) => return Err(refused),
-            }
-        }
-        Err(Fault::Damaged(why))
-    }
-
-    /// Opens the database and reads how many commits it knows.
-    fn open_counted(&self, born: u32) -> Result<(Tables, u64), Fault> {
-        let tables = self.open_tables()?;
-        let record = tables.engine.get(COMMITS).map_err(|error| self.fault(error))?;
-        let Some(bytes) = record else { return Ok((tables, 0)) };
-        match Record::decode(&bytes) {
-            None => Err(Fault::Damaged("its count can not be read".into())),
-            Some(record) if record.born != born => {
-                let why = "it is the database of another store".into();
-                Err(HomeError::Damaged { path: self.store.clone(), why }.into())
-            }
-            Some(record) => Ok((tables, record.commits)),
-        }
-    }
-
-    fn open_tables(&self) -> Result<Tables, Fault> {
-        // Some damage is found by assertions of the database.
-        let opened = catch_unwind(AssertUnwindSafe(|| -> fjall::Result<Tables> {
-            let db = Database::builder(&self.store)
-                .cache_size(CACHE)
-                .max_journaling_size(JOURNALS)
-                .max_cached_files(Some(FILES))
-                // A second one would turn in circles while the first compacts.
-                .worker_threads(1)
-                .open()?;
-            let table = |name: &str| {
-                db.keyspace(name, || {
-                    KeyspaceCreateOptions::default()
-                        .max_memtable_size(MEMTABLE)
-                        .compaction_strategy(Arc::new(Leveled::default().with_table_target_size(TABLE)))
-                })
-            };
-            let spaces = Space::ALL.iter().map(|space| table(space.name())).collect::<Result<Vec<_>, _>>()?;
-            let Ok(spaces) = spaces.try_into() else { return Err(fjall::Error::Unrecoverable) };
-            let engine = table(ENGINE)?;
-            db.persist(PersistMode::SyncAll)?;
-            Ok(Tables { spaces, engine, db })
-        }));
-        match opened {
-            Ok(opened) => opened.map_err(|error| self.fault(error)),
-            Err(_) => Err(Fault::Damaged("the database panicked while it was opened".into())),
-        }
-    }
-
-    /// Tells damage from circumstances: only what is damaged may be thrown away.
-    fn fault(&self, error: fjall::Error) -> Fault {
-        use std::io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
-        match error {
-            fjall::Error::Io(e) | fjall::Error::Storage(LsmError::Io(e))
-                if !matches!(e.kind(), InvalidData | NotFound | UnexpectedEof) =>
-            {
-                HomeError::from_io(&self.store, e).into()
-            }
-            fjall::Error::Locked => HomeError::InUse { path: self.store.clone(), pid: None }.into(),
-            fjall::Error::InvalidVersion(Some(version)) => {
-                let why = format!("it was written by another version of the engine ({version:?})");
-                HomeError::Damaged { path: self.store.clone(), why }.into()
-            }
-            error => Fault::Damaged(error.to_string()),
-        }
-    }
-
-    /// Moves a store out of the way. The one that was moved before is removed: two would fill the disk.
-    fn set_aside(&self) -> Result<Option<PathBuf>, HomeError> {
-        const ASIDE: &str = "store.damaged-";
-        let failed = |e| HomeError::from_io(&self.home, e);
-        if !self.store.exists() {
-            return Ok(None);
-        }
-        let mut last: u64 = 0;
-        for entry in fs::read_dir(&self.home).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            if let Some(number) = entry.file_name().to_str().and_then(|name| name.strip_prefix(ASIDE)) {
-                last = last.max(number.parse().unwrap_or(0));
-                fs::remove_dir_all(entry.path()).map_err(failed)?;
-            }
-        }
-        let aside = self.home.join(format!("{ASIDE}{}", last + 1));
-        fs::rename(&self.store, &aside).map_err(failed)?;
-        sync_dir(&self.home).map_err(failed)?;
-        Ok(Some(aside))
     }
 }

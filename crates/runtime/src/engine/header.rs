@@ -89,7 +89,7 @@ pub(super) struct Mark {
     pub(super) born: u32,
     /// Commits that had been synced.
     pub(super) commits: u64,
-    /// Whether the store failed to read what it had: it must not be used again.
+    /// Whether the store failed to read something: all of it is to be read before it is used again.
     #[serde(default)]
     pub(super) condemned: bool,
 }

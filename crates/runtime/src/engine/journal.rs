@@ -71,6 +71,17 @@ pub(super) struct Seen {
     pub(super) cuts: Vec<u64>,
     /// The newest journal.
     pub(super) newest: Option<PathBuf>,
+    /// Its last two commits, and where they end; and where its last byte that is not zero ends.
+    last: [(u64, u64); 2],
+    used: u64,
+}
+
+impl Seen {
+    /// Returns how many bytes there are in the newest journal behind the last commit the database knows.
+    pub(super) fn behind(&self, commits: u64) -> u64 {
+        let end = self.last.iter().rev().find(|(count, _)| *count <= commits).map_or(0, |(_, end)| *end);
+        self.used.saturating_sub(end)
+    }
 }
 
 /// Looks for records of this filling in all journals of a database.
@@ -88,14 +99,15 @@ pub(super) fn look(dir: &Path, born: u32) -> io::Result<Seen> {
     let mut seen = Seen::default();
     for (_, path) in journals {
         // The ends of the last two batches of this journal; before any batch there is its beginning.
-        let mut ends = [0, 0];
-        each_record(&path, |record, end| {
+        let mut last = [(0, 0); 2];
+        seen.used = each_record(&path, |record, end| {
             if record.born == born {
                 seen.commits = seen.commits.max(record.commits);
-                ends = [ends[1], end];
+                last = [last[1], (record.commits, end)];
             }
         })?;
-        seen.cuts = vec![ends[1], ends[0]];
+        seen.last = last;
+        seen.cuts = vec![last[1].1, last[0].1];
         seen.cuts.dedup();
         seen.newest = Some(path);
     }
@@ -109,14 +121,15 @@ pub(super) fn cut(path: &Path, at: u64) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Gives every record of a file to `found`, with the place where its batch ends.
-fn each_record(path: &Path, mut found: impl FnMut(Record, u64)) -> io::Result<()> {
+/// Gives every record of a file to `found`, with the place where its batch ends. Returns where the last byte that is not
+/// zero ends.
+fn each_record(path: &Path, mut found: impl FnMut(Record, u64)) -> io::Result<u64> {
     /// What must be there after the first byte of a record to see it and the end of its batch.
     const TAIL: usize = LENGTH + 64;
     let mut file = File::open(path)?;
     // A window over the file: what is left of the block before, then the next one.
     let mut window = Vec::with_capacity(BLOCK + TAIL);
-    let mut start: u64 = 0;
+    let (mut start, mut used): (u64, u64) = (0, 0);
     loop {
         let kept = window.len();
         window.resize(kept + BLOCK, 0);
@@ -133,6 +146,8 @@ fn each_record(path: &Path, mut found: impl FnMut(Record, u64)) -> io::Result<()
         window.truncate(filled);
         let searched = if ended { filled } else { filled.saturating_sub(TAIL) };
         if !is_zero(&window) {
+            let last = window.iter().rposition(|byte| *byte != 0).unwrap_or(0);
+            used = start + last as u64 + 1;
             for at in 0..searched {
                 if window[at] == MAGIC[0]
                     && let Some(record) = Record::decode(&window[at..])
@@ -146,7 +161,7 @@ fn each_record(path: &Path, mut found: impl FnMut(Record, u64)) -> io::Result<()
             }
         }
         if ended {
-            return Ok(());
+            return Ok(used);
         }
         window.drain(..searched);
         start += searched as u64;

@@ -2,27 +2,34 @@
 //!
 //! The node's thread holds an [`Engine`]. It reads from it directly, as [`Records`]; what it asks to persist shows at
 //! once (`overlay`) and is made durable by a thread of its own (`writer`), which reports how far it has come. `disk`
-//! opens the database and decides whether it can be trusted, with the help of two small files beside it (`header`)
-//! and a look at its journal (`journal`). `room` watches the free space.
+//! works with the database; `files` opens it and decides whether it can be trusted, with the help of two small files
+//! beside it (`header`) and a look at its journal (`journal`). If tables are damaged, `salvage` builds another database
+//! from what can be read (`table`); `scrub` looks for damage. `room` watches the free space.
 
 use std::sync::Arc;
 
-use kringle_core::records::{Bytes, MemoryRecords, Records, Space, Write};
+use kringle_core::records::{Bytes, Gap, MemoryRecords, Records, Space, Write};
 use tokio::sync::Notify;
 
 use crate::home::{Home, HomeError};
 
 mod disk;
+mod files;
 mod header;
 mod journal;
 mod overlay;
 mod room;
+mod salvage;
+mod scrub;
+mod table;
 #[cfg(test)]
 mod tests;
 mod writer;
 
 pub use header::Owner;
 pub use room::{Free, MIN_FREE, Room, free_space};
+pub use salvage::Damage;
+pub use scrub::{SCRUB_EVERY, SCRUB_RATE, Scrub};
 pub use writer::Figures;
 
 /// The longest key a store on the disk can take, with everything the core puts around it.
@@ -51,10 +58,47 @@ pub struct Opened {
 }
 
 /// Why a store can not go on: the disk failed, or the database did. What was reported as durable is; what was not, may
-/// or may not be there after a restart. The node has to end.
+/// or may not be there after a restart.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct StoreError(pub(crate) String);
+#[error("{what}")]
+pub struct StoreError {
+    what: String,
+    /// What can be done about it.
+    pub cause: Cause,
+}
+
+/// What can be done about a store that cannot go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Nothing: the disk does not do what it should.
+    Disk,
+    /// The disk is full. What was asked for last is not there; with room, the store can be opened again.
+    Full,
+    /// The database refuses to go on, probably because it met something it cannot read. See [`Engine::repair`].
+    Database,
+}
+
+impl StoreError {
+    pub(crate) fn disk(what: impl Into<String>) -> StoreError {
+        StoreError { what: what.into(), cause: Cause::Disk }
+    }
+
+    /// Sorts an error of the database while it writes.
+    fn of(error: &fjall::Error) -> StoreError {
+        use std::io::ErrorKind::StorageFull;
+        let cause = match error {
+            fjall::Error::Io(e) | fjall::Error::Storage(fjall::LsmError::Io(e))
+                if e.kind() == StorageFull =>
+            {
+                Cause::Full
+            }
+            fjall::Error::Io(_) => Cause::Disk,
+            fjall::Error::Storage(_) | fjall::Error::Poisoned => Cause::Database,
+            _ => Cause::Disk,
+        };
+        StoreError { what: format!("the disk failed: {error}"), cause }
+    }
+}
 
 /// What a node stores.
 ///
@@ -136,12 +180,75 @@ impl Engine {
     }
 
     /// Says what could not be read, if anything. What was read since then may lack something: nothing that follows
-    /// from it may leave the node. The store is replaced by an empty one at the next start.
+    /// from it may leave the node. See [`Engine::repair`].
     pub fn trouble(&self) -> Option<&str> {
         match &self.0 {
             Kind::None | Kind::Memory { .. } => None,
             Kind::Disk(disk) => disk.trouble(),
         }
+    }
+
+    /// Returns the ranges of keys that could not be read when the store was opened, and were not told to the core yet.
+    pub fn gaps(&self) -> &[Gap] {
+        match &self.0 {
+            Kind::None | Kind::Memory { .. } => &[],
+            Kind::Disk(disk) => disk.gaps(),
+        }
+    }
+
+    /// Returns what was found damaged, now and in earlier runs.
+    pub fn damage(&self) -> Option<&Damage> {
+        match &self.0 {
+            Kind::None | Kind::Memory { .. } => None,
+            Kind::Disk(disk) => Some(disk.damage()),
+        }
+    }
+
+    /// Begins to read everything on the disk in the background, at most so many bytes per second; unless that is under way.
+    pub fn scrub(&mut self, rate: u64) -> Result<(), HomeError> {
+        match &mut self.0 {
+            Kind::None | Kind::Memory { .. } => Ok(()),
+            Kind::Disk(disk) => disk.scrub(rate),
+        }
+    }
+
+    /// Tells about the scrub under way, or the last one.
+    pub fn scrub_report(&self) -> Option<Scrub> {
+        match &self.0 {
+            Kind::None | Kind::Memory { .. } => None,
+            Kind::Disk(disk) => Some(disk.scrub_report()),
+        }
+    }
+
+    /// Takes what a scrub has found since the last call: keys whose record is not what it was. If tables are damaged,
+    /// [`Engine::trouble`] says so afterwards.
+    pub fn scrub_found(&mut self) -> Vec<Gap> {
+        match &mut self.0 {
+            Kind::None | Kind::Memory { .. } => Vec::new(),
+            Kind::Disk(disk) => disk.scrub_found(),
+        }
+    }
+
+    /// Closes the store as a crash would and opens it again, on a thread of its own; until then it is a store of nothing.
+    /// `deep`: everything is read first, and tables that cannot be are replaced by what can be read of them.
+    pub fn repair(&mut self, deep: bool) -> Result<(), HomeError> {
+        match &mut self.0 {
+            Kind::None | Kind::Memory { .. } => Ok(()),
+            Kind::Disk(disk) => disk.repair(deep),
+        }
+    }
+
+    /// Says what came of [`Engine::repair`], once it has ended. [`Engine::wake`] is notified then.
+    pub fn repaired(&mut self) -> Option<Result<Opened, HomeError>> {
+        match &mut self.0 {
+            Kind::None | Kind::Memory { .. } => None,
+            Kind::Disk(disk) => disk.repaired(),
+        }
+    }
+
+    /// Says whether a repair is under way.
+    pub fn is_in_repair(&self) -> bool {
+        matches!(&self.0, Kind::Disk(disk) if disk.is_in_repair())
     }
 
     /// Returns what the storage thread has done so far.
@@ -168,6 +275,15 @@ impl Engine {
         }
     }
 
+    /// Does the same because the store cannot be relied on, and remembers why.
+    pub fn lose(&mut self, why: &str) -> Result<u32, HomeError> {
+        let born = self.wipe()?;
+        if let Kind::Disk(disk) = &mut self.0 {
+            disk.blame(why);
+        }
+        Ok(born)
+    }
+
     /// Closes the store. If `clean`, everything asked for is durable afterwards; otherwise it ends as in a crash.
     /// Afterwards it is a store of nothing.
     pub fn close(&mut self, clean: bool) {
@@ -179,9 +295,35 @@ impl Engine {
     }
 
     #[cfg(test)]
-    pub(crate) fn break_disk(&self) {
+    pub(crate) fn flush(&self) {
         match &self.0 {
-            Kind::Disk(disk) => disk.break_disk(),
+            Kind::Disk(disk) => disk.flush(),
+            _ => panic!("there is no disk"),
+        }
+    }
+
+    /// Lets the next commit fail as if the disk had.
+    #[cfg(test)]
+    pub(crate) fn break_disk(&self) {
+        self.fail_next(StoreError::disk("the disk was broken by a test"));
+    }
+
+    /// Lets the next commit fail as if the database had met a bad block.
+    #[cfg(test)]
+    pub(crate) fn break_database(&self) {
+        self.fail_next(StoreError::of(&fjall::Error::Poisoned));
+    }
+
+    /// Lets the next commit fail as if the disk were full.
+    #[cfg(test)]
+    pub(crate) fn fill_disk(&self) {
+        self.fail_next(StoreError::of(&fjall::Error::Io(std::io::ErrorKind::StorageFull.into())));
+    }
+
+    #[cfg(test)]
+    fn fail_next(&self, error: StoreError) {
+        match &self.0 {
+            Kind::Disk(disk) => disk.break_disk(error),
             _ => panic!("there is no disk"),
         }
     }

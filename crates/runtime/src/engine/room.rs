@@ -41,7 +41,8 @@ impl Room {
         // Not knowing is no reason to refuse anything: the disk will say so when it is written to.
         self.last = (self.free)(&self.path).unwrap_or(u64::MAX);
         // A little more before it is enough again, so that it does not go back and forth.
-        let needed = if self.enough { self.min_free } else { self.min_free + self.min_free / 4 };
+        let needed =
+            if self.enough { self.min_free } else { self.min_free.saturating_add(self.min_free / 4) };
         let enough = self.last >= needed;
         (std::mem::replace(&mut self.enough, enough) != enough).then_some(enough)
     }

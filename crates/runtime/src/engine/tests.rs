@@ -17,6 +17,7 @@ use crate::home::{Home, HomeError};
 mod damage;
 mod kills;
 mod refusals;
+mod salvage;
 
 /// Longer than anything here should ever take.
 const LONG: Duration = Duration::from_secs(30);
@@ -134,6 +135,29 @@ fn a_write_is_all_or_nothing_and_the_last_of_a_key_wins() {
     let (engine, _) = open(dir.path());
     assert_eq!(engine.read(Space::Data, b"a").as_deref(), Some(&100_u64.to_be_bytes()[..]));
     assert_eq!(engine.read(Space::Members, b"b"), None);
+}
+
+#[test]
+fn a_range_may_end_above_the_longest_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut engine, _) = open(dir.path());
+    let longest = vec![0xff; super::KEY_MAX];
+    let keys = [b"a".to_vec(), vec![0xff; 100], longest.clone()];
+    engine.persist(1, keys.iter().map(|key| put(Space::Data, key, b"")).collect());
+    durable(&mut engine, 1);
+    let found = |from: &[u8], to: &[u8]| {
+        let mut found = Vec::new();
+        engine.scan(Space::Data, from, to, &mut |key, _| {
+            found.push(key.to_vec());
+            true
+        });
+        found
+    };
+    let above = [&longest[..], &[0xff; 5]].concat();
+    assert_eq!(found(&[], &above), keys);
+    assert_eq!(found(&[], &longest), keys[..2], "the end is not part of it");
+    assert_eq!(found(&longest, &above), keys[2..]);
+    assert!(found(&above[..super::KEY_MAX + 1], &above).is_empty());
 }
 
 #[test]

@@ -14,7 +14,9 @@ use fjall::{OwnedWriteBatch, PersistMode};
 use kringle_core::records::Write;
 use tokio::sync::Notify;
 
-use super::disk::{COMMITS, Tables};
+use super::StoreError;
+use super::disk::Tables;
+use super::files::COMMITS;
 use super::header::Mark;
 use super::journal::Record;
 use crate::home::{HomeError, Slot};
@@ -46,7 +48,7 @@ struct Shared {
     /// The highest ticket that is durable.
     done: AtomicU64,
     /// Why there will be no more.
-    failed: OnceLock<String>,
+    failed: OnceLock<StoreError>,
     /// Whether to end without doing what is left.
     abandon: AtomicBool,
     /// Set whenever `done` or `failed` has changed.
@@ -59,7 +61,7 @@ struct Shared {
     micros: AtomicU64,
     slowest: AtomicU64,
     #[cfg(test)]
-    breaks: AtomicBool,
+    breaks: OnceLock<StoreError>,
 }
 
 /// What the storage thread has done so far.
@@ -97,7 +99,7 @@ impl Writer {
             micros: AtomicU64::new(0),
             slowest: AtomicU64::new(0),
             #[cfg(test)]
-            breaks: AtomicBool::new(false),
+            breaks: OnceLock::new(),
         });
         let (queue, jobs) = channel();
         let task = Task {
@@ -112,7 +114,8 @@ impl Writer {
         let thread = std::thread::Builder::new().name("kringle-disk".into()).spawn(move || {
             let shared = task.shared.clone();
             let ended = catch_unwind(AssertUnwindSafe(|| task.run(&jobs)));
-            if let Err(what) = ended.unwrap_or_else(|_| Err("the storage thread panicked".into())) {
+            if let Err(what) = ended.unwrap_or_else(|_| Err(StoreError::disk("the storage thread panicked")))
+            {
                 shared.fail(what);
             }
         })?;
@@ -128,13 +131,14 @@ impl Writer {
     }
 
     /// Returns the highest ticket that is durable, or why there will be no more.
-    pub(super) fn done(&self) -> Result<u64, String> {
+    pub(super) fn done(&self) -> Result<u64, StoreError> {
         if let Some(what) = self.shared.failed.get() {
             return Err(what.clone());
         }
         let busy = self.shared.busy.load(Ordering::Relaxed);
         if busy != 0 && self.shared.now().saturating_sub(busy) > STUCK.as_micros() as u64 {
-            return Err(format!("the disk has not answered for {} seconds", STUCK.as_secs()));
+            let what = format!("the disk has not answered for {} seconds", STUCK.as_secs());
+            return Err(StoreError::disk(what));
         }
         Ok(self.shared.done.load(Ordering::Acquire))
     }
@@ -170,8 +174,8 @@ impl Writer {
 
     /// Lets the next commit fail as if the disk had.
     #[cfg(test)]
-    pub(super) fn break_disk(&self) {
-        self.shared.breaks.store(true, Ordering::Relaxed);
+    pub(super) fn break_disk(&self, error: StoreError) {
+        let _ = self.shared.breaks.set(error);
     }
 }
 
@@ -187,7 +191,7 @@ impl Shared {
         u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX).max(1)
     }
 
-    fn fail(&self, what: String) {
+    fn fail(&self, what: StoreError) {
         let _ = self.failed.set(what);
         self.wake.notify_one();
     }
@@ -206,7 +210,7 @@ struct Task {
 }
 
 impl Task {
-    fn run(mut self, jobs: &Receiver<Job>) -> Result<(), String> {
+    fn run(mut self, jobs: &Receiver<Job>) -> Result<(), StoreError> {
         let mut batch = Vec::new();
         loop {
             let first = if self.marked < self.commits {
@@ -226,7 +230,7 @@ impl Task {
                 }
                 // Idle: see whether the database's own workers have failed meanwhile.
                 Err(RecvTimeoutError::Timeout) => {
-                    self.tables.db.persist(PersistMode::Buffer).map_err(|e| e.to_string())?;
+                    self.tables.db.persist(PersistMode::Buffer).map_err(|error| StoreError::of(&error))?;
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -237,7 +241,7 @@ impl Task {
         self.write_mark()
     }
 
-    fn commit(&mut self, jobs: &[Job]) -> Result<(), String> {
+    fn commit(&mut self, jobs: &[Job]) -> Result<(), StoreError> {
         let Some(ticket) = jobs.last().map(|job| job.ticket) else { return Ok(()) };
         let began = self.shared.now();
         self.shared.busy.store(began, Ordering::Relaxed);
@@ -247,7 +251,7 @@ impl Task {
         let mut batch = batch.durability(Some(PersistMode::SyncData));
         for Write { space, key, value } in &writes {
             if key.is_empty() || key.len() > KEY_MAX {
-                return Err(format!("a mistake of ours: a key of {} bytes", key.len()));
+                return Err(StoreError::disk(format!("a mistake of ours: a key of {} bytes", key.len())));
             }
             let table = &spaces[*space as usize];
             match value {
@@ -260,11 +264,11 @@ impl Task {
         let record = Record { born: self.born, commits: self.commits, ticket };
         batch.insert(engine, COMMITS, record.encode());
         #[cfg(test)]
-        if self.shared.breaks.load(Ordering::Relaxed) {
-            return Err("the disk was broken by a test".into());
+        if let Some(error) = self.shared.breaks.get() {
+            return Err(error.clone());
         }
         // Synced when this returns. If it fails, nobody knows what is on the disk: not even another sync could tell.
-        batch.commit().map_err(|error| format!("the disk failed: {error}"))?;
+        batch.commit().map_err(|error| StoreError::of(&error))?;
         self.shared.done.store(ticket, Ordering::Release);
         self.shared.busy.store(0, Ordering::Relaxed);
         let took = self.shared.now() - began;
@@ -277,7 +281,7 @@ impl Task {
     }
 
     /// Writes down, outside the database, what it must never fall behind.
-    fn write_mark(&mut self) -> Result<(), String> {
+    fn write_mark(&mut self) -> Result<(), StoreError> {
         self.marked_at = Instant::now();
         let mark = Mark { born: self.born, commits: self.commits, condemned: false };
         match self.mark.write_json(&mark) {
@@ -286,7 +290,7 @@ impl Task {
             Err(HomeError::Io { source, .. }) if source.kind() == std::io::ErrorKind::StorageFull => {
                 tracing::warn!("no room for the mark of the store");
             }
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(StoreError::disk(error.to_string())),
         }
         Ok(())
     }

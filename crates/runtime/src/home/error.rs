@@ -31,7 +31,7 @@ pub enum HomeError {
         pid: Option<u32>,
     },
     /// A later version of Kringle wrote it.
-    #[error("{} was written by a newer version of Kringle (format {found}, this one knows {known})", path.display())]
+    #[error("{} was written by a newer version of Kringle (format {found}; this one reads formats up to {known})", path.display())]
     Newer {
         /// The directory.
         path: PathBuf,
@@ -109,6 +109,11 @@ impl HomeError {
         }
     }
 
+    /// Says whether the disk is full.
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(self, HomeError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull)
+    }
+
     /// Says what to do, in a sentence for the operator.
     pub fn remedy(&self) -> String {
         match self {
@@ -124,7 +129,9 @@ impl HomeError {
             HomeError::InUse { pid: None, .. } => {
                 "stop the other process, or give this node a data directory of its own".to_owned()
             }
-            HomeError::Newer { .. } => "use the newer version of Kringle".to_owned(),
+            HomeError::Newer { .. } => {
+                "start the newer kringle, or use another --data directory; nothing was changed".to_owned()
+            }
             HomeError::Exposed { path, .. } => format!("run: chmod 600 '{}'", path.display()),
             HomeError::Damaged { path, .. } => match path.file_name().and_then(|name| name.to_str()) {
                 Some("node.key") => format!(
@@ -140,7 +147,7 @@ impl HomeError {
                 Some("incarnation") => {
                     format!("remove {} if the clock is right: a new one is made from it", path.display())
                 }
-                Some("store.format" | "store.mark" | "store") => {
+                Some("store.format" | "store.mark" | "store.salvaged" | "store") => {
                     "put back the store that belongs to this node; or remove store, store.format and store.mark: \
                      the node starts with an empty store, and fills it from the others"
                         .to_owned()
@@ -158,7 +165,7 @@ impl HomeError {
                 "give every node its own data directory back; do not piece directories together".to_owned()
             }
             HomeError::WrongSecret { .. } => "copy the secret from another member of the cluster".to_owned(),
-            HomeError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
+            error if error.is_full() => {
                 "free some space on this disk".to_owned()
             }
             HomeError::Io { .. } => "check the disk, then start again".to_owned(),

@@ -4,6 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use super::*;
+use crate::engine::Cause;
 
 /// A closed store with one entry.
 fn made(owner: Owner) -> tempfile::TempDir {
@@ -165,7 +166,7 @@ fn a_directory_that_can_not_be_written() {
 }
 
 #[test]
-fn a_full_disk_ends_the_store_and_loses_nothing() {
+fn a_full_disk_is_told_and_loses_nothing() {
     let Some(mounted) = Mounted::tmpfs("4m") else {
         println!(
             "this user may not mount: see nothing_is_reported_after_the_disk_failed, with an injected failure"
@@ -191,10 +192,19 @@ fn a_full_disk_ends_the_store_and_loses_nothing() {
     };
     println!("after {done} of {ticket}: {error}");
     assert!(done > 10);
-    engine.close(true);
+    assert_eq!(error.cause, Cause::Full);
+    // With room, it can be opened again.
     mounted.remount("size=64m");
-    let (mut engine, opened) = open(path);
-    assert!(!opened.suspect);
+    engine.repair(false).unwrap();
+    let until = Instant::now() + LONG;
+    let opened = loop {
+        match engine.repaired() {
+            Some(opened) => break opened.unwrap(),
+            None => assert!(Instant::now() < until),
+        }
+        std::thread::yield_now();
+    };
+    assert!(!opened.suspect && !opened.fresh);
     for ticket in 1..=done {
         assert!(engine.read(Space::Data, &ticket.to_be_bytes()).is_some_and(|value| *value == [7; 50_000]));
     }
