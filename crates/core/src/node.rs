@@ -90,6 +90,9 @@ impl Node {
     /// Takes one input and puts what is to be done into `cx.out`. Cannot fail: what is wrong with an input is noted,
     /// and nothing else happens.
     pub fn handle(&mut self, input: Input, cx: &mut Ctx<'_>) {
+        if let Some(store) = &mut self.store {
+            store.start_clock(cx);
+        }
         self.take(input, cx);
         self.react(cx);
         let done = self.store.as_mut().and_then(|store| store.may_leave(cx.now));

@@ -10,6 +10,7 @@ use core::time::Duration;
 
 use super::message::{ClockReading, Message};
 use super::version::Version;
+use super::view::Slot;
 use super::{Sought, Store};
 use crate::config::Safeguard;
 use crate::contact::Contact;
@@ -28,6 +29,8 @@ const ASK: Duration = Duration::from_millis(200);
 const WAIT_FOR_ALL: Duration = Duration::from_secs(1);
 const WAIT_FOR_MOST: Duration = Duration::from_secs(5);
 const WAIT_FOR_ANY: Duration = Duration::from_secs(10);
+/// How far the times of two nodes may be apart for one to follow the other.
+const APART: u64 = 1000;
 /// Members whose clocks are compared, until cluster time is known and afterwards.
 const CLOCKS: usize = 16;
 const CLOCKS_SETTLED: usize = 4;
@@ -124,7 +127,22 @@ impl ClusterTime {
         self.readings.iter().filter(move |(_, reading)| now.since(reading.at) < READING)
     }
 
-    /// Takes what the readings say. `known` is how many members there are on the disk's views, this node included.
+    /// Says whether enough clocks have been read to know the time: one that is wrong must not be the only one.
+    fn has_heard_enough(&self, known: usize, now: Time) -> bool {
+        let (alone, known) = (known == 0, known.max(2));
+        let least = match self.since.map_or(Duration::ZERO, |since| now.since(since)) {
+            waited if waited < WAIT_FOR_ALL => known,
+            waited if waited < WAIT_FOR_MOST => known / 2 + 1,
+            waited if waited < WAIT_FOR_ANY => 2,
+            // Cut off, with slots of its own to serve.
+            _ if alone => 1,
+            _ => 2,
+        };
+        self.fresh(now).count() + 1 >= least
+    }
+
+    /// Takes what the readings say. `known` is how many members there are on the disk's views, this node included; zero: it
+    /// has slots that it holds alone.
     fn adjust(&mut self, me: NodeId, known: usize, now: Time, wall: u64) {
         self.start(now, wall);
         let Some(own) = self.offset else { return };
@@ -136,25 +154,15 @@ impl ClusterTime {
         let offset = match (self.settled, settled.as_slice()) {
             // Nothing to compare with.
             (true, []) => None,
-            // Of two the one with the lower id is followed, so that they do not drift apart.
-            (true, [(id, time)]) => (*id < me).then_some(*time),
+            // Of two the one with the lower id is followed, so that they do not drift apart. If they are apart already, it
+            // cannot be said which one is wrong.
+            (true, [(id, time)]) => (*id < me && time.abs_diff(own) <= APART).then_some(*time),
             (true, several) => median(several.iter().map(|(_, time)| *time).chain([own]).collect()),
+            (false, _) if !self.has_heard_enough(known, now) => None,
+            // All have just started: the wall clocks decide.
+            (false, []) => median(self.fresh(now).map(|(_, reading)| reading.wall).chain([own]).collect()),
             // A node that comes into a cluster takes the cluster's time, whatever its own clock says.
-            (false, [_, ..]) => median(settled.iter().map(|(_, time)| *time).collect()),
-            (false, []) => {
-                // All have just started: the wall clocks decide, once enough are known.
-                let walls: Vec<i64> = self.fresh(now).map(|(_, reading)| reading.wall).collect();
-                let heard = walls.len() + 1;
-                let least = match self.since.map_or(Duration::ZERO, |since| now.since(since)) {
-                    waited if waited < WAIT_FOR_ALL => known,
-                    waited if waited < WAIT_FOR_MOST => known / 2 + 1,
-                    waited if waited < WAIT_FOR_ANY => 2,
-                    // Cut off, with slots of its own to serve.
-                    _ => 1,
-                };
-                let enough = heard >= least.max(1) && (heard > 1 || least == 1);
-                enough.then(|| median(walls.into_iter().chain([own]).collect())).flatten()
-            }
+            (false, several) => median(several.iter().map(|(_, time)| *time).collect()),
         };
         if let Some(offset) = offset {
             (self.offset, self.settled) = (Some(offset), true);
@@ -169,6 +177,11 @@ impl Store {
             return cx.wall;
         }
         self.time.at(cx.now, cx.wall)
+    }
+
+    /// Reads the wall clock, once in a life: what it is set to afterwards moves nothing.
+    pub(crate) fn start_clock(&mut self, cx: &Ctx<'_>) {
+        self.time.start(cx.now, cx.wall);
     }
 
     /// Writes cluster time down: it does not go back, also if all nodes start again with clocks that were set back.
@@ -190,6 +203,18 @@ impl Store {
         members.filter(|id| !self.retired.contains(id)).collect()
     }
 
+    /// Returns how many members are to be heard before the time is known; zero: this node has slots that it holds alone, and
+    /// may go by its own clock if it hears none.
+    fn known_count(&self, members: &BTreeSet<NodeId>, around: usize) -> usize {
+        let sole = |slot: &Slot| slot.view.members.iter().all(|m| m.id == self.me.id || self.is_lost(m));
+        match members.len() {
+            _ if self.slots.values().any(sole) => 0,
+            // A new node asks those around it.
+            0 => 1 + around.min(2),
+            known => known,
+        }
+    }
+
     /// Compares clocks with the nodes around, often until cluster time is known.
     pub(super) fn seek_time(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         self.time.start(cx.now, cx.wall);
@@ -201,11 +226,12 @@ impl Store {
             return;
         }
         let members = self.known_members();
-        let alone = ring.neighbours().is_empty() && members.iter().all(|id| *id == self.me.id);
+        let around = ring.neighbours().len();
+        let alone = around == 0 && members.iter().all(|id| *id == self.me.id) && !members.is_empty();
         if alone {
             self.time.found();
         } else {
-            self.time.adjust(self.me.id, members.len(), cx.now, cx.wall);
+            self.time.adjust(self.me.id, self.known_count(&members, around), cx.now, cx.wall);
         }
         if self.time.settled {
             self.on_time(cx);
@@ -310,7 +336,7 @@ impl Store {
         }
         let settled = reading.settled;
         self.time.readings.insert(from.id, Reading { time, wall, settled, at: cx.now });
-        let known = self.known_members().len();
+        let known = self.known_count(&self.known_members(), ring.neighbours().len());
         let before = self.time.settled;
         self.time.adjust(self.me.id, known, cx.now, cx.wall);
         if self.time.settled && !before {

@@ -165,7 +165,7 @@ impl Store {
         ring: &dyn Routes,
         cx: &mut Ctx<'_>,
     ) {
-        let item = Writing { cell, record, set: None, have: 0, refused: 0 };
+        let item = Writing { cell, record, set: None, have: 0, refused: 0, own: false };
         self.stage(id, Stage::Writing { items: alloc::vec![item], then }, ring, cx);
     }
 }

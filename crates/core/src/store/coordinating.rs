@@ -92,6 +92,8 @@ pub(super) struct Writing {
     pub(super) set: Option<u64>,
     pub(super) have: u16,
     pub(super) refused: u16,
+    /// This node was asked itself: its answer comes when its disk has synced.
+    pub(super) own: bool,
 }
 
 /// What follows when enough members have taken the records.
@@ -437,7 +439,7 @@ impl Store {
         {
             return self.close(id, Response::Outdated(held.version()), ring, cx);
         }
-        let item = Writing { cell, record, set, have: 0, refused: 0 };
+        let item = Writing { cell, record, set, have: 0, refused: 0, own: false };
         self.stage(id, Stage::Writing { items: alloc::vec![item], then }, ring, cx);
     }
 
@@ -473,7 +475,7 @@ impl Store {
         for (item, step) in steps {
             let (nonce, silent) = (nonce(id, attempt, item), self.unanswered(id, item));
             // This node first: if it would not take it, the others need not be asked.
-            if me.is_some_and(|me| silent & (1 << me) != 0) {
+            if me.is_some_and(|me| silent & (1 << me) != 0) && !self.asked_itself(id, item) {
                 if self.stores_second(id, item, cx) {
                     let (verdict, _) = self.check_step(number, epoch, &step, cx);
                     if verdict != Verdict::Taken {
@@ -508,10 +510,22 @@ impl Store {
     ) {
         let (verdict, wait) = self.perform(number, epoch, step, cx);
         if wait > self.durable {
+            if let Some(Stage::Writing { items, .. }) =
+                self.ops.get_mut(&(nonce >> 16)).map(|op| &mut op.stage)
+                && let Some(item) = items.get_mut(nonce as u8 as usize)
+            {
+                item.own = true;
+            }
             self.after.push_back((wait, After::Take(nonce, Box::new(verdict))));
         } else {
             self.take(nonce, self.me.id, verdict, ring, cx);
         }
+    }
+
+    /// Says whether this node has stored an item and waits for its disk. Asked again, it might refuse what it has stored.
+    fn asked_itself(&self, id: u32, item: u8) -> bool {
+        let Some(Stage::Writing { items, .. }) = self.ops.get(&id).map(|op| &op.stage) else { return false };
+        items.get(usize::from(item)).is_some_and(|item| item.own)
     }
 
     /// Says whether this node must not store an item yet. A plain write is stored by another member first: that one's
@@ -688,7 +702,9 @@ impl Store {
         let (attempt, number, epoch) = (op.attempt, op.slot, op.epoch);
         let Some(me) = self.slots.get(&number).and_then(|slot| slot.view.place(self.me.id)) else { return };
         for (item, step) in self.steps(id) {
-            let asked = self.unanswered(id, item) & (1 << me) == 0 || self.stores_second(id, item, cx);
+            let asked = self.unanswered(id, item) & (1 << me) == 0
+                || self.asked_itself(id, item)
+                || self.stores_second(id, item, cx);
             if !asked && self.ops.get(&id).is_some_and(|op| op.attempt == attempt) {
                 self.perform_own(nonce(id, attempt, item), number, epoch, &step, ring, cx);
             }
@@ -738,6 +754,12 @@ impl Store {
                 }
             };
         }
+        // A member has promised a ballot above what was read, for an operation that was never heard of again: a ballot settles
+        // it, instead of waiting for a member that may be dead.
+        if matches!(then, Then::Tell(_) | Then::Again) && items.iter().any(|item| item.refused != 0) {
+            let cell = Cell::of(&op.ask.name);
+            return self.prepare_ballot(id, cell, ring, cx);
+        }
         let possible = items.iter().map(|item| members - item.refused.count_ones() as usize).min();
         if possible.unwrap_or(members) >= wanted.min(members) {
             return;
@@ -746,11 +768,7 @@ impl Store {
         let everybody = (1u32 << members) - 1;
         let taken = items.iter().any(|item| u32::from(item.refused) != everybody);
         match then {
-            // Somebody wrote meanwhile, or began to and was never heard of again: a ballot settles it.
-            Then::Tell(_) | Then::Again => {
-                let cell = Cell::of(&op.ask.name);
-                self.prepare_ballot(id, cell, ring, cx);
-            }
+            Then::Tell(_) | Then::Again => {}
             Then::Changed { ballot: true, .. } | Then::Fail(_) | Then::Add => {
                 let cell = Cell::of(&op.ask.name);
                 self.prepare_ballot(id, cell, ring, cx);

@@ -175,7 +175,7 @@ impl Store {
                 && new.is_none_or(|new| new.kind() != Kind::Set || new.set() != old.set())
             {
                 // The values of the set are garbage from now on.
-                tally.expiry = Some(tally.expiry.map_or(0, |expiry| expiry.min(0)));
+                tally.expiry = Some(0);
             }
             slot.set_tally(tally);
             self.touched.insert(number);

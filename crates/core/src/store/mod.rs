@@ -465,7 +465,8 @@ impl Store {
                     self.void_answers(slot, ring, cx);
                 }
                 let limit = if bytes == 0 { usize::MAX } else { bytes as usize };
-                self.on_pull(from, nonce, slot, &parts, after, (any, limit), cx);
+                // A replica that doubts its own records tells what it can read of them, too.
+                self.on_pull(from, nonce, slot, &parts, after, (any || doubts, limit), cx);
             }
             Message::Page { .. } => self.on_page(from.id, message, ring, cx),
             Message::Compare(compare) => self.on_compare(from, compare, ring, cx),

@@ -165,7 +165,8 @@ impl Store {
         self.pulls.retain(|_, pull| pull.slot != number);
     }
 
-    /// Somebody lacks records.
+    /// Another node lacks records.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one message")]
     pub(super) fn on_pull(
         &mut self,
         from: Contact,
@@ -271,7 +272,9 @@ impl Store {
                 (ready && epoch == mine) || Some(state) == entered
             }
             Why::Learn => ready && epoch >= mine,
-            Why::Sweep | Why::Doubt => ready && epoch == mine,
+            Why::Sweep => ready && epoch == mine,
+            // What a source that doubts itself has is right as far as it goes; it does not count as heard.
+            Why::Doubt => epoch == mine,
             Why::Merge { .. } | Why::Rebuild => epoch == mine,
             // A source that has crashed may have lost what it had put together, and what it lacks is dropped here.
             Why::Adopt { state: wanted, .. } | Why::Settle { state: wanted, .. } => {
@@ -318,7 +321,7 @@ impl Store {
             // All parts are equal and the sums are not: ours is wrong, or theirs.
             self.recount(number, cx.records, cx.config);
         }
-        self.pull_done(number, pull.why, from, cx);
+        self.pull_done(number, pull.why, (from, ready), cx);
     }
 
     fn pulled(&mut self, number: u32, cell: &Cell, record: &Record, why: Why, cx: &mut Ctx<'_>) {
@@ -373,7 +376,7 @@ impl Store {
         }
     }
 
-    fn pull_done(&mut self, number: u32, why: Why, from: NodeId, cx: &mut Ctx<'_>) {
+    fn pull_done(&mut self, number: u32, why: Why, (from, ready): (NodeId, bool), cx: &mut Ctx<'_>) {
         match why {
             Why::CatchUp => {
                 let Some(slot) = self.slots.get_mut(&number) else { return };
@@ -399,7 +402,7 @@ impl Store {
             Why::Doubt => {
                 let Some(slot) = self.slots.get_mut(&number) else { return };
                 let Standing::Doubting(mut heard) = slot.standing else { return };
-                if let Some(place) = slot.view.place(from) {
+                if let Some(place) = slot.view.place(from).filter(|_| ready) {
                     heard |= 1 << place;
                 }
                 // Every write quorum has a member among any n - q + 1. But an operation under way may still count an answer
@@ -415,6 +418,7 @@ impl Store {
                 };
                 if slot.standing == Standing::Ready {
                     slot.remembered = None;
+                    self.drop_damaged(number, cx);
                     self.to_pull.remove(&number);
                     self.moved.insert(number);
                     self.eager.insert(number);
@@ -425,6 +429,24 @@ impl Store {
             }
             Why::Rebuild => self.rebuild_heard(number, from, cx),
             Why::Sweep => {}
+        }
+    }
+
+    /// Drops records that cannot be read. No other member has them, or they would have come anew.
+    fn drop_damaged(&mut self, number: u32, cx: &Ctx<'_>) {
+        let (from, to) = Cut::of(cx.config.slots).range(number);
+        let mut damaged = Vec::new();
+        for (space, member) in [(Space::Data, false), (Space::Members, true)] {
+            self.scan(space, (&from, &to), cx.records, &mut |key, value| {
+                let cell = Cell { member, key: Shared(key.into()) };
+                if Record::read(&cell, &value.into()).is_err() {
+                    damaged.push(cell);
+                }
+                true
+            });
+        }
+        for cell in damaged {
+            self.put(number, &cell, None, None);
         }
     }
 

@@ -165,7 +165,7 @@ impl Store {
         ring: &dyn Routes,
         cx: &mut Ctx<'_>,
     ) {
-        let items = alloc::vec![Writing { cell, record, set: None, have, refused: 0 }];
+        let items = alloc::vec![Writing { cell, record, set: None, have, refused: 0, own: false }];
         self.stage(id, Stage::Writing { items, then }, ring, cx);
     }
 
@@ -234,7 +234,7 @@ impl Store {
             let few = (have.count_ones() as usize) < wanted && cx.config.rule(Safeguard::ReadRepair);
             if few && ours(cell, record) && items.len() < ITEMS {
                 let (cell, record) = (cell.clone(), record.clone());
-                items.push(Writing { cell, record, set: None, have: *have, refused: 0 });
+                items.push(Writing { cell, record, set: None, have: *have, refused: 0, own: false });
             }
         }
         let values: Vec<Value> = all

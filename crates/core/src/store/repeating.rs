@@ -65,8 +65,10 @@ impl Store {
         if plain || (conditional && !cx.config.rule(Safeguard::StartOver)) {
             op.epoch = slot.view.epoch;
             op.attempt = op.attempt.wrapping_add(1);
+            // Members may have stored it before. If all refuse it now, it was replaced: it must not be written anew.
+            op.repeated |= op.sent;
             if let Stage::Writing { items, .. } = &mut op.stage {
-                items.iter_mut().for_each(|item| (item.have, item.refused) = (0, 0));
+                items.iter_mut().for_each(|item| (item.have, item.refused, item.own) = (0, 0, false));
             }
             self.ask_members(id, false, ring, cx);
         } else {
@@ -113,6 +115,9 @@ impl Store {
             }
             op.again = cx.now.after(cx.config.store_retry);
             op.copies = copies;
+            // A member that is asked twice may refuse what it stored the first time, if it has stored something later since.
+            op.repeated |=
+                matches!(&op.stage, Stage::Writing { then: Then::Changed { ballot: false, .. }, .. });
             let (slot, late) = (op.slot, cx.now.since(op.since) > cx.config.store_retry * 2);
             let looking = matches!(op.stage, Stage::Looking { .. });
             if late && let Some(slot) = self.slots.get(&slot) {

@@ -227,3 +227,28 @@ fn retired_node_is_done_without() {
     cluster.run(Duration::from_secs(12));
     cluster.put(0, "key 1", "x");
 }
+
+/// Each of two replicas has lost what the other one has.
+#[test]
+fn two_replicas_that_lost_different_records_repair_each_other() {
+    let mut cluster = Cluster::ready(2);
+    for key in keys() {
+        cluster.put(0, &key, "v");
+    }
+    cluster.run(Duration::from_secs(1));
+    for (n, key) in keys().iter().enumerate() {
+        let node = n % 2;
+        if cluster.places[node].node.is_some() {
+            cluster.vanish(node);
+        }
+        damage(&mut cluster, node, key);
+    }
+    cluster.restart(0);
+    cluster.restart(1);
+    cluster.run(Duration::from_secs(20));
+    for key in keys() {
+        for node in 0..2 {
+            assert_eq!(cluster.get(node, &key).as_deref(), Some("v"), "{key} at {node}");
+        }
+    }
+}

@@ -263,7 +263,13 @@ impl World {
     /// comes back to its ring through whoever it was in touch with.
     pub(super) fn replace_disk(&mut self, node: u32) {
         let Some(running) = self.node(node) else { return };
-        let seeds = running.routes().neighbours();
+        let mut seeds = running.routes().neighbours();
+        if seeds.is_empty() {
+            // Those it remembers: it may have found out before it had a place in the ring.
+            let others = (0..self.slots.len() as u32).filter(|other| *other != node);
+            seeds =
+                others.filter(|other| self.node(*other).is_some()).map(|other| self.contact(other)).collect();
+        }
         self.forget(node);
         self.restart(node);
         self.command(node, Command::Rejoin { seeds });
