@@ -44,6 +44,7 @@ pub const SAFEGUARDS: &[Safeguard] = &[
     Safeguard::Promises,
     Safeguard::ReadRepair,
     Safeguard::Born,
+    Safeguard::ClusterTime,
 ];
 
 fn with_store(node: Node, born: u32, records: &dyn Records, config: &Config) -> Node {

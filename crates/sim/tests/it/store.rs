@@ -7,9 +7,8 @@ use kringle_sim::store_chaos::{SAFEGUARDS, SetUp, fault_names, run};
 
 use crate::seeds;
 
-/// Faults that the store is promised to survive and does not yet (issue 14). A name leaves this list with the fix that
-/// ends its failures; `kringle sim hunt` draws all of them.
-const PENDING: &[&str] = &[
+/// Faults left out where a rule of views or versions is left out: without them a seed gets to the rule sooner.
+const OTHER_FAULTS: &[&str] = &[
     "clock step",
     "short clock step",
     "several clock steps",
@@ -21,21 +20,34 @@ const PENDING: &[&str] = &[
     "rot",
 ];
 
-/// Also pending: a coordinator that was stopped goes on with conditional writes long after their deadline (seed 17 with
-/// eight nodes), so what is overdue is not judged.
-fn with_pending_left_out(set_up: SetUp) -> SetUp {
-    SetUp { leave_out: PENDING.to_vec(), late: None, ..set_up }
-}
-
-/// Eight nodes for a minute.
+/// Eight nodes for a minute, with all faults.
 fn set_up() -> SetUp {
-    with_pending_left_out(SetUp::new(8, Duration::from_secs(60)))
+    SetUp::new(8, Duration::from_secs(60))
 }
 
 /// As many nodes as the seed says.
 fn drawn(seed: u64) -> SetUp {
-    with_pending_left_out(SetUp::drawn(seed, Duration::from_secs(60)))
+    SetUp::drawn(seed, Duration::from_secs(60))
 }
+
+/// Seeds of clusters of so many nodes that once ended badly, and what was wrong.
+const KEPT: &[(u64, usize)] = &[
+    // A returning node whose join failed once was never helped again (the race beside it is exact).
+    (940_095, 5),
+    (940_112, 5),
+    // Two replicas doubted different records of one slot, and waited for each other.
+    (99, 1),
+    (198, 2),
+    // A read waited for a dead member because another one had promised a ballot that was never used.
+    (25, 3),
+    (547, 3),
+    // The wall clock was read when the node had its place in the ring, not when it started.
+    (75, 4),
+    // A node stored a write, was asked again before its disk had synced, and refused it: it was written twice.
+    (529, 1),
+    // A coordinator that was stopped went on with a conditional write after its deadline.
+    (17, 8),
+];
 
 fn failed(runs: impl Iterator<Item = (u64, SetUp)>) -> Vec<u64> {
     let fails = |(seed, set_up): &(u64, SetUp)| {
@@ -45,21 +57,20 @@ fn failed(runs: impl Iterator<Item = (u64, SetUp)>) -> Vec<u64> {
 }
 
 #[test]
-fn pending_faults_exist() {
+fn faults_that_are_left_out_exist() {
     let names = fault_names();
-    assert!(PENDING.iter().all(|name| names.contains(name)), "{names:?}");
+    assert!(OTHER_FAULTS.iter().all(|name| names.contains(name)), "{names:?}");
 }
 
 /// `KRINGLE_SEEDS` tries others.
 #[test]
 fn store_chaos_ends_well() {
     let eight = seeds(1..31).map(|seed| (seed, set_up()));
-    // All members came back at once, each failed to join once, and none helped another again.
-    let joining = [(940_095, 429), (940_112, 595)]
-        .into_iter()
+    let kept = KEPT
+        .iter()
         .filter(|_| std::env::var_os("KRINGLE_SEEDS").is_none())
-        .map(|(seed, span)| (seed, with_pending_left_out(SetUp::new(5, Duration::from_secs(span)))));
-    let failed = failed(eight.chain(seeds(1..31).map(|seed| (seed, drawn(seed)))).chain(joining));
+        .map(|(seed, nodes)| (*seed, SetUp::new(*nodes, Duration::from_secs(60))));
+    let failed = failed(eight.chain(seeds(1..61).map(|seed| (seed, drawn(seed)))).chain(kept));
     assert!(failed.is_empty(), "seeds {failed:?}");
 }
 
@@ -79,16 +90,29 @@ fn is_missed(rule: Safeguard, set_up: &SetUp) {
     println!("store | {} | seed {}: {violation}", rule.name(), violation.seed);
 }
 
+fn with_few_faults() -> SetUp {
+    SetUp { leave_out: OTHER_FAULTS.to_vec(), late: None, ..set_up() }
+}
+
 #[test]
 fn every_rule_of_the_store_is_missed_when_it_is_left_out() {
-    SAFEGUARDS.iter().filter(|rule| **rule != Safeguard::Born).for_each(|rule| is_missed(*rule, &set_up()));
+    let special = [Safeguard::Born, Safeguard::ClusterTime];
+    let rules = SAFEGUARDS.iter().filter(|rule| !special.contains(rule));
+    rules.for_each(|rule| is_missed(*rule, &with_few_faults()));
 }
 
 /// Only lost disks need this one.
 #[test]
 fn born_is_missed_when_it_is_left_out() {
-    let mut disks = set_up();
+    let mut disks = with_few_faults();
     disks.leave_out.retain(|name| !matches!(*name, "lost disk" | "old disk"));
     assert!(SAFEGUARDS.contains(&Safeguard::Born));
     is_missed(Safeguard::Born, &disks);
+}
+
+/// Only clocks that step need this one.
+#[test]
+fn cluster_time_is_missed_when_it_is_left_out() {
+    assert!(SAFEGUARDS.contains(&Safeguard::ClusterTime));
+    is_missed(Safeguard::ClusterTime, &set_up());
 }
