@@ -659,9 +659,19 @@ impl Store {
     pub(crate) fn may_leave(&mut self, now: Time) -> Option<RequestId> {
         let (request, latest) = self.leaving?;
         let done = !self.holds_anything() && self.asks.is_empty();
-        (done || now >= latest).then(|| {
+        // However long it takes, it does not leave a slot without a quorum behind.
+        (done || (now >= latest && !self.is_needed())).then(|| {
             self.leaving = None;
             request
+        })
+    }
+
+    /// Says whether a slot has no quorum without this node.
+    fn is_needed(&self) -> bool {
+        self.slots.values().filter(|slot| slot.view.has(self.me)).any(|slot| {
+            let others =
+                slot.view.members.iter().filter(|member| **member != self.me && !self.is_gone(member));
+            others.count() < slot.view.quorum()
         })
     }
 

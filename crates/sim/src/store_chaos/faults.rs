@@ -446,7 +446,8 @@ impl Faults {
         }
         for node in self.leaving.clone() {
             let gone = |world: &World| world.node(node).is_none_or(|node| node.status() == Status::Out);
-            world.run_until(Duration::from_secs(30), gone);
+            // It waits until no slot needs it.
+            world.run_until(Duration::from_secs(120), gone);
         }
         self.bury(world);
         let stopped: Vec<u32> = (0..world.len() as u32)
@@ -519,7 +520,11 @@ impl Faults {
             2 => 1,
             members => members - (members / 2 + 1),
         };
-        self.rotten.is_empty() && (self.lost.contains(&node) || self.lost.len() < disks)
+        // One that was lost already may be lost again as long as it is a member of nothing: with a new disk or a new identity
+        // it is another member.
+        let held = world.node(node).and_then(|node| node.store()).map_or(0, |store| store.survey().slots);
+        let again = self.lost.contains(&node) && held == 0;
+        self.rotten.is_empty() && (again || self.lost.len() < disks)
     }
 
     /// See [`Kind::Death`].
