@@ -451,9 +451,10 @@ impl Driver {
             }
             self.out = out;
             if std::mem::take(&mut self.store_outdated) {
-                tracing::error!("the store is an old copy of what this node had: it begins empty");
+                let why = "it is an old copy of what this node had, or was given up by `kringle recover`";
+                tracing::error!(why, "the store is set aside, and begins empty");
                 self.metrics.store_suspect.inc();
-                self.be_reborn(self.me.incarnation.saturating_add(1));
+                self.set_store_aside(why);
             }
         }
     }

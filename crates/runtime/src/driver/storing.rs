@@ -278,6 +278,15 @@ impl Driver {
         }
     }
 
+    /// Keeps the store beside an empty one, which a new life begins with.
+    pub(super) fn set_store_aside(&mut self, why: &str) {
+        self.away = None;
+        match self.engine.set_aside(why) {
+            Ok(_) => self.begin_anew(self.me.incarnation.saturating_add(1)),
+            Err(error) => self.finish(Ending::Failed { what: error.to_string() }),
+        }
+    }
+
     /// Empties the store, for a life that must not be bound by what an earlier one kept.
     pub(super) fn forget_everything(&mut self) {
         self.away = None;

@@ -279,6 +279,21 @@ impl Disk {
         Ok(self.born)
     }
 
+    /// Closes the store and gives it another name.
+    pub(super) fn keep_aside(&mut self) -> Result<(), HomeError> {
+        self.end_repair();
+        self.scrubber.stop();
+        if let Some(mut open) = self.open.take()
+            && !open.writer.stop(false)
+        {
+            return Err(HomeError::Damaged { path: self.files.store.clone(), why: "it hangs".into() });
+        }
+        if let Some(aside) = self.files.set_aside()? {
+            tracing::warn!(kept = %aside.display(), "the store was set aside");
+        }
+        Ok(())
+    }
+
     /// Says why the store was lost.
     pub(super) fn blame(&mut self, why: &str) {
         self.damage.lost = Some(why.to_owned());

@@ -372,7 +372,7 @@ impl Files {
     }
 
     /// Moves a store out of the way.
-    fn set_aside(&self) -> Result<Option<PathBuf>, HomeError> {
+    pub(super) fn set_aside(&self) -> Result<Option<PathBuf>, HomeError> {
         if !self.store.exists() {
             return Ok(None);
         }

@@ -275,6 +275,14 @@ impl Engine {
         }
     }
 
+    /// Gives the store another name, as a damaged one, and begins with an empty one. Returns the number of the new filling.
+    pub fn set_aside(&mut self, why: &str) -> Result<u32, HomeError> {
+        if let Kind::Disk(disk) = &mut self.0 {
+            disk.keep_aside()?;
+        }
+        self.lose(why)
+    }
+
     /// Does the same because the store cannot be relied on, and remembers why.
     pub fn lose(&mut self, why: &str) -> Result<u32, HomeError> {
         let born = self.wipe()?;
