@@ -53,14 +53,14 @@ pub enum Kind {
     NoSpace,
     /// The node is not part of a ring.
     NotJoined,
-    /// Has yet to get what it is to hold.
-    NotReady,
     /// The node is ending.
     Leaving,
     /// A clock is wrong.
     ClockOff,
     /// What is stored can not be trusted.
     Damaged,
+    /// The node has yet to get what it is to hold.
+    NotReady,
     /// The port has too many connections.
     Full,
 }
@@ -347,9 +347,6 @@ const CATALOGUE: &[Row] = &[
     row(Kind::NotJoined, ("KR0520", 503, 4), "Not part of a ring",
         "The node is still joining, or is cut off from its ring. Nothing was sent.",
         "Wait until GET /readyz answers 200. If that does not happen, look at `kringle doctor`."),
-    row(Kind::NotReady, ("KR0525", 503, 4), "Not ready",
-        "The node has yet to get the records of slots it is to hold. It passes requests on to the nodes that have them.",
-        "Wait until GET /readyz answers 200. `kringle status` shows how many slots are still to come."),
     row(Kind::Leaving, ("KR0521", 503, 4), "The node is ending",
         "The node has stopped or left its ring before the request was done. A message may have been delivered.",
         "Ask another node."),
@@ -362,6 +359,9 @@ const CATALOGUE: &[Row] = &[
     row(Kind::Damaged, ("KR0524", 503, 4), "The copies are damaged",
         "Every copy that answered fails its checksum, so nothing is returned rather than something wrong.",
         "Try again when more nodes are up: a copy elsewhere repairs the damaged ones. If all are damaged, write the value again, and look at the disks."),
+    row(Kind::NotReady, ("KR0525", 503, 4), "Not ready",
+        "The node has yet to get the records of slots it is to hold. It passes requests on to the nodes that have them.",
+        "Wait until GET /readyz answers 200. `kringle status` shows how many slots are still to come."),
 ];
 
 #[cfg(test)]

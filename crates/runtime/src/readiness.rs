@@ -64,7 +64,7 @@ impl View<'_> {
         match clock.off.filter(|off| off.abs() > ahead) {
             Some(off) => add(Lack::Clock, clock_text(off, clock.clocks)),
             None if !clock.settled => {
-                add(Lack::Clock, "clocks have not been compared with other members yet".into());
+                add(Lack::Slots, "clocks have not been compared with other members yet".into());
             }
             None => {}
         }

@@ -131,6 +131,20 @@ pub(super) const ALL: &[Key] = &[
     key(PROTOCOL, "base", "B", "Digits are base 2^B"),
     key(PROTOCOL, "lease", "TIME", "Pastry: how long a lease lasts"),
     key(PROTOCOL, "heartbeat", "TIME", "How often silent ring neighbours are checked"),
+    key(
+        DISK,
+        "transfer-rate",
+        "SIZE|off",
+        "Fetch at most this much per second while the node becomes a replica of slots",
+    )
+    .or("off"),
+    key(
+        DISK,
+        "dead-after",
+        "TIME",
+        "Let views go on without a replica that is down for this long, if no other node can take its place",
+    )
+    .or("10m"),
     key(DISK, "min-free", "SIZE", "Store nothing more while the disk has less than this free").or("64MiB"),
     key(
         DISK,
