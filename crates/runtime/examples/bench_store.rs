@@ -1,7 +1,7 @@
 //! Figures of the store: processes on loopback, TLS between them, values on the disk of this machine.
 //!
 //! `cargo xtask bench store [PART].. [--seed S] [--seconds N] [--cycles N] [--dir DIR] [--json]`. Parts: put, get,
-//! latency, kills, stops, loop; without one, all of them. Every node is a process of its own (this very program) with
+//! latency, kills, stops, loop, restarts, reload; without one, all of them. Every node is a process of its own (this very program) with
 //! the settings people get by default, and keeps what it stores below DIR (the temporary directory unless told).
 //! Progress goes to standard error.
 
@@ -24,7 +24,7 @@ use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
 const LONG: Duration = Duration::from_secs(120);
-const PARTS: [&str; 6] = ["put", "get", "latency", "kills", "stops", "loop"];
+const PARTS: [&str; 8] = ["put", "get", "latency", "kills", "stops", "loop", "restarts", "reload"];
 const USAGE: &str = "usage: bench_store [PART].. [--seed S] [--seconds N] [--cycles N] [--dir DIR] [--json]";
 /// Copies of each value.
 const COPIES: usize = 3;
@@ -65,6 +65,8 @@ fn main() {
             "latency" => bench.latency(),
             "kills" => bench.kills(),
             "stops" => bench.stops(),
+            "restarts" => bench.restarts(),
+            "reload" => bench.reload(),
             _ => bench.cycles(),
         }
     }
@@ -124,6 +126,21 @@ fn clean_up_when_interrupted() {
             }
         });
     });
+}
+
+/// Waits until a node writes a key and reads it.
+fn serves(node: &Process, key: &str) {
+    let start = Instant::now();
+    let deadline_ms = 2_000;
+    while start.elapsed() < LONG {
+        let write =
+            Ask::Write { key: key.into(), number: 1, bytes: Some(100), level: "quorum".into(), deadline_ms };
+        if node.begin(write).get::<ring::storing::Acked>(Duration::from_secs(4)).is_ok() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    expect::<()>(Err(format!("a node does not serve within {LONG:?}")))
 }
 
 struct Bench {
@@ -468,6 +485,99 @@ impl Bench {
         let last = held.keys().map(|name| back(&name)).max().unwrap_or(0);
         self.table.note("  every key works again after they went on", last as f64 / 1e6, "s");
         self.verify(&promises, &ring.all());
+    }
+
+    /// One of seven nodes is killed every three seconds and started again at once, while 200 writes a second go on; then
+    /// five nodes are killed at the same moment.
+    fn restarts(&self) {
+        let like = Options::default();
+        let mut ring = self.ring_like(&like, 7, true);
+        let load = StoreLoad { keys: 500, pause_us: 35_000, deadline_ms: 5_000, ..self.load() };
+        let mut dice = SeededDice::new(self.plan.seed);
+        let mut serving = Histogram::default();
+        for (at, node) in ring.nodes.iter().enumerate() {
+            drop(self.begin(&ring, node, &format!("first{at}"), &load));
+        }
+        let kills = self.plan.cycles.min(40);
+        for kill in 0..kills {
+            std::thread::sleep(Duration::from_secs(3));
+            let at = dice.below(ring.nodes.len());
+            let join = ring.nodes.iter().map(|node| node.address).collect();
+            ring.nodes[at].signal(Signal::KILL);
+            drop(ring.nodes.remove(at));
+            let killed = Instant::now();
+            let node = expect(Launcher::default().start(&Options { join, ..ring.options(at, &like) }));
+            serves(&node, &format!("probe/{kill}"));
+            let took = killed.elapsed();
+            serving.add(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+            eprintln!("kill {kill}: node {at} serves again after {took:?}");
+            drop(self.begin(&ring, &node, &format!("life{kill}"), &load));
+            ring.nodes.insert(at, node);
+        }
+        std::thread::sleep(Duration::from_secs(1));
+        for node in &ring.nodes {
+            expect(node.ask::<()>(Ask::EndLoads));
+        }
+        std::thread::sleep(Duration::from_secs(1));
+        let promises = expect(Promises::read(&ring.ledgers()));
+        let failed = promises.entries.iter().filter(|(_, entry)| entry.is_failure()).count();
+        let share = failed as f64 * 100.0 / promises.entries.len().max(1) as f64;
+        let what =
+            format!("one of 7 nodes killed and restarted every 3 s, {kills} times, 200 writes/s: failed");
+        self.table.row(&what, share, "%", "0.5 %", "0.1 %");
+        self.table.note("  operations", promises.entries.len() as f64, "");
+        self.table.note("  failed or unknown", failed as f64, "");
+        let seconds = |share| serving.quantile(share) as f64 / 1e6;
+        self.table.note("  store served by the node again, p50", seconds(5_000), "s");
+        self.table.row("  store served by the node again, p95", seconds(9_500), "s", "2 s", "1 s");
+        self.verify(&promises, &ring.all());
+        drop(ring);
+        let mut ring = self.ring_like(&like, 5, true);
+        for (at, node) in ring.nodes.iter().enumerate() {
+            drop(self.begin(&ring, node, &format!("all{at}"), &load));
+        }
+        std::thread::sleep(Duration::from_secs(3));
+        let addresses: Vec<_> = ring.nodes.iter().map(|node| node.address).collect();
+        ring.nodes.iter().for_each(|node| node.signal(Signal::KILL));
+        ring.nodes.clear();
+        let killed = Instant::now();
+        // They listen where they listened before: that is where the others look for them.
+        let starting: Vec<_> = (0..5)
+            .map(|at| {
+                let listen = Some(addresses[at]);
+                Launcher::default().spawn(&Options { listen, ..ring.options(at, &like) })
+            })
+            .collect();
+        ring.nodes = starting.into_iter().map(|starting| expect(starting.started())).collect();
+        ring.nodes.iter().enumerate().for_each(|(at, node)| serves(node, &format!("again/{at}")));
+        let took = killed.elapsed().as_secs_f64();
+        self.table.row("all five nodes killed at once under load: all serve again", took, "s", "5 s", "2 s");
+        let promises = expect(Promises::read(&ring.ledgers()));
+        self.verify(&promises, &ring.all());
+    }
+
+    /// A node with a million records of a kibibyte is killed and started again.
+    fn reload(&self) {
+        let like = Options::default();
+        let mut ring = self.ring_one(&like);
+        let keys = u32::try_from(self.plan.cycles.saturating_mul(1000)).unwrap_or(u32::MAX);
+        let fill = StoreLoad { fill: true, outstanding: 256, bytes: 1024, keys, ..self.load() };
+        let (done, _) = self.run(&[&ring.nodes[0]], |_| fill.clone());
+        eprintln!("{} values written, failed: {:?}", done.done, done.errors);
+        ring.nodes[0].signal(Signal::KILL);
+        drop(ring.nodes.remove(0));
+        let killed = Instant::now();
+        let node = expect(Launcher::default().start(&ring.options(0, &like)));
+        serves(&node, "after");
+        let what = format!("restart with {} records of 1 KiB: serving", done.done);
+        self.table.row(&what, killed.elapsed().as_secs_f64(), "s", "5 s", "2 s");
+    }
+
+    fn ring_one(&self, like: &Options) -> Ring {
+        let folder = expect(tempfile::tempdir_in(&self.folder));
+        let node = expect(Launcher::default().start(&options(folder.path(), 0, like, true)));
+        serves(&node, "first");
+        Ring { nodes: vec![node], folder }
     }
 
     fn cycles(&self) {

@@ -22,7 +22,7 @@ use crate::records::{Records, Space};
 use crate::time::Time;
 
 /// Slots pulled at the same time. The first page of each is small, so that many small slots take few round trips.
-const ABREAST: usize = 1024;
+const ABREAST: usize = 256;
 /// Of these, those of which more than the first page is wanted.
 const LARGE: usize = 32;
 /// Bytes of records one page has, about; and the first page of a slot.
@@ -30,6 +30,8 @@ const PAGE: usize = 256 * 1024;
 const FIRST_PAGE: usize = 8 * 1024;
 /// How long a page is waited for.
 const AGAIN: Duration = Duration::from_millis(500);
+/// How much longer, for each other page that is waited for.
+const EACH: Duration = Duration::from_millis(10);
 /// How often a source is asked for the same page.
 const TRIES: u8 = 6;
 
@@ -140,8 +142,10 @@ impl Store {
     }
 
     fn ask_page(&mut self, nonce: u32, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let outstanding = self.pulls.len() as u32;
         let Some(pull) = self.pulls.get_mut(&nonce) else { return };
-        pull.again = cx.now.after(AGAIN);
+        // The more is under way, the longer an answer may take.
+        pull.again = cx.now.after(AGAIN + EACH * outstanding);
         pull.parked = false;
         let (to, slot, parts, after) = (pull.from, pull.slot, pull.parts.clone(), pull.after.clone());
         let (any, doubts) = (pull.why == Why::Rebuild, pull.why == Why::Doubt);
@@ -189,7 +193,13 @@ impl Store {
             let cut = Cut::of(cx.config.slots);
             let start = after.as_ref().and_then(Cell::id).map_or(0, |id| cut.part(id));
             let mut bytes = 0;
-            for part in start..PARTS {
+            // A slot without records needs no look at the disk.
+            let empty = slot.records == 0 && !matches!(slot.standing, Standing::Doubting(_));
+            if empty {
+                let has = |part: &usize| parts.get(*part).is_some_and(|sum| *sum != Sum::default());
+                differ.extend((0..PARTS).filter(has).map(|part| part as u16));
+            }
+            for part in if empty { PARTS..PARTS } else { start..PARTS } {
                 // Whoever says nothing has nothing.
                 let theirs = parts.get(part).copied().unwrap_or_default();
                 let (low, high) = cut.span(number, part, part + 1);

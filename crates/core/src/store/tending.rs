@@ -34,6 +34,13 @@ const SEEKING: usize = 16;
 /// How long a lookup is waited for.
 const SOUGHT: Duration = Duration::from_secs(2);
 
+/// Nodes that are to hold nothing new: those that go, and those without room.
+#[derive(Default)]
+struct Unfit {
+    out: BTreeSet<NodeId>,
+    full: BTreeSet<NodeId>,
+}
+
 impl Store {
     /// Looks after views and copies.
     pub(super) fn tend(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
@@ -48,8 +55,9 @@ impl Store {
             self.greet(ring, cx);
         }
         let numbers: Vec<u32> = self.unsettled.iter().copied().collect();
+        let unfit = self.unfit();
         for number in numbers {
-            if !self.tend_slot(number, ring, cx) {
+            if !self.tend_slot(number, &unfit, ring, cx) {
                 self.unsettled.remove(&number);
             }
         }
@@ -150,15 +158,16 @@ impl Store {
         if !Self::is_part(ring) {
             return self.unsettled.append(&mut self.eager);
         }
+        let unfit = if self.eager.is_empty() { Unfit::default() } else { self.unfit() };
         while let Some(number) = self.eager.pop_first() {
-            if self.tend_slot(number, ring, cx) {
+            if self.tend_slot(number, &unfit, ring, cx) {
                 self.unsettled.insert(number);
             }
         }
     }
 
     /// Moves the view of a slot one step towards what the ring wishes. `false`: there is nothing to do.
-    fn tend_slot(&mut self, number: u32, ring: &dyn Routes, cx: &mut Ctx<'_>) -> bool {
+    fn tend_slot(&mut self, number: u32, unfit: &Unfit, ring: &dyn Routes, cx: &mut Ctx<'_>) -> bool {
         let Some(slot) = self.slots.get(&number) else { return false };
         if slot.standing == Standing::Outside {
             return false;
@@ -180,21 +189,16 @@ impl Store {
             return true;
         }
         let copies = usize::from(cx.config.replicas).max(1);
-        // The ring still has those that want out, and some that are dead.
-        let goes = |peer: &Peer| peer.leaving || peer.down.is_some();
-        let mut out: Vec<NodeId> =
-            self.peers.iter().filter(|(_, peer)| goes(peer)).map(|(id, _)| *id).collect();
+        let out = &unfit.out;
         // A full disk keeps what it has and takes nothing new.
-        let full = self.peers.iter().filter(|(id, peer)| peer.full && slot.view.place(**id).is_none());
-        out.extend(full.map(|(id, _)| *id));
-        out.extend(&self.retired);
+        let full = |id: &NodeId| unfit.full.contains(id) && slot.view.place(*id).is_none();
         let known = out.iter().filter(|id| ring.contact(**id).is_some()).count();
         let middle = Cut::of(cx.config.slots).middle(number);
         let mut wish: Vec<NodeId> = ring
-            .replicas(middle, copies + known + 1)
+            .replicas(middle, copies + known + unfit.full.len() + 1)
             .iter()
             .map(|contact| contact.id)
-            .filter(|id| !out.contains(id) && (self.leaving.is_none() || *id != self.me.id))
+            .filter(|id| !out.contains(id) && !full(id) && (self.leaving.is_none() || *id != self.me.id))
             .collect();
         wish.truncate(copies);
         // Who is to go: the lost and the dead first, then those that want to, then the farthest.
@@ -254,6 +258,14 @@ impl Store {
             }
         }
         true
+    }
+
+    /// Returns which nodes are to hold nothing new. The ring still has those that want out, and some that are dead.
+    fn unfit(&self) -> Unfit {
+        let goes = |peer: &Peer| peer.leaving || peer.down.is_some();
+        let out = self.peers.iter().filter(|(_, peer)| goes(peer)).map(|(id, _)| *id);
+        let full = self.peers.iter().filter(|(_, peer)| peer.full).map(|(id, _)| *id);
+        Unfit { out: out.chain(self.retired.iter().copied()).collect(), full: full.collect() }
     }
 
     /// Says whether a member is in a view to no purpose: its disk is lost, it wants out, or it has been down for long. A

@@ -458,7 +458,7 @@ impl Faults {
     }
 
     /// Takes away the nodes that have left.
-    fn bury(&mut self, world: &mut World) {
+    pub(super) fn bury(&mut self, world: &mut World) {
         self.leaving.retain(|node| {
             let out = world.node(*node).is_none_or(|node| node.status() == Status::Out);
             if out && !world.is_paused(*node) {

@@ -322,7 +322,7 @@ pub fn world(
         phase = Phase::Liveness;
         summary.faults = std::mem::take(&mut faults.drawn);
         faults.end(&mut world);
-        peace(&mut world, set_up, &mut load, desk, &mut summary)
+        peace(&mut world, set_up, &mut load, desk, &mut faults, &mut summary)
     }));
     let ended = match outcome {
         Ok(result) => result,
@@ -360,6 +360,7 @@ fn peace(
     set_up: &SetUp,
     load: &mut Load,
     desk: &mut dyn Desk,
+    faults: &mut Faults,
     summary: &mut Summary,
 ) -> Result<(), Broken> {
     let start = world.now();
@@ -372,6 +373,8 @@ fn peace(
             return Err((Invariant::Ready, format!("not ready: {:?}", unready(world))));
         }
         load.run(world, desk, Duration::from_millis(500));
+        // A node that was told to leave does so when no slot needs it any more.
+        faults.bury(world);
     }
     summary.ready_after = world.now().since(start);
     let start = world.now();
