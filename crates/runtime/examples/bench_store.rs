@@ -538,7 +538,7 @@ impl Bench {
         }
         std::thread::sleep(Duration::from_secs(3));
         let addresses: Vec<_> = ring.nodes.iter().map(|node| node.address).collect();
-        ring.nodes.iter().for_each(|node| node.signal(Signal::KILL));
+        ring.nodes.iter().for_each(|node| _ = node.signal(Signal::KILL));
         ring.nodes.clear();
         let killed = Instant::now();
         // They listen where they listened before: that is where the others look for them.
