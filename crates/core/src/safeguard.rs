@@ -72,6 +72,8 @@ kinds! {
         StoreSecond = "store-second",
         /// Store: a write is acknowledged under a view that has as many members as there are to be copies.
         EnoughCopies = "enough-copies",
+        /// Store: a set that was last agreed on long ago is agreed on once more before a value is added.
+        FreshSets = "fresh-sets",
         /// Store: a conditional write starts over when the epoch changes under it.
         StartOver = "start-over",
         /// Chord, R-20: whoever may be a better successor is asked before it is one.

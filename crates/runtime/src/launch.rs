@@ -189,12 +189,12 @@ pub(crate) fn give_store(node: Node, engine: &mut Engine, config: &Config) -> Re
     if engine.born() == 0 {
         return Ok(node);
     }
-    let mut store = Store::open(node.me().id, engine.born(), engine, config);
+    let mut store = Store::open(node.me(), engine.born(), engine, config);
     if store.doubt_gaps(engine.gaps(), engine, config).is_err() {
         let why = "views of slots could not be read";
         tracing::error!(why, "the store can not be trusted: starting with an empty one");
         engine.lose(why)?;
-        store = Store::open(node.me().id, engine.born(), engine, config);
+        store = Store::open(node.me(), engine.born(), engine, config);
     }
     Ok(node.with_store(store))
 }

@@ -12,7 +12,7 @@ use core::time::Duration;
 use super::coding::Sum;
 use super::message::{Item, Word};
 use super::pulling::Why;
-use super::view::{Ballot, Cut, Learner, Member, Next, Round, Slot, Standing, View};
+use super::view::{Ballot, Cut, Member, Next, Round, Slot, Standing, View};
 use super::{After, Store};
 use crate::config::Safeguard;
 use crate::edge::{Ctx, Event};
@@ -25,6 +25,14 @@ const PATIENCE: Duration = Duration::from_millis(300);
 const ROUND: Duration = Duration::from_secs(3);
 /// How soon a member that did not answer is asked again.
 const AGAIN: Duration = Duration::from_millis(100);
+
+/// Says whether a view will have a quorum as far as this round can tell: its members have voted, or have just said that
+/// they have the records. Otherwise a node that is dead, though nobody knows it yet, may be half of what is left when
+/// another one leaves.
+fn can_serve(slot: &Slot, wish: &[Member], votes: &[NodeId]) -> bool {
+    let there = |member: &&Member| votes.contains(&member.id) || !slot.view.has(**member);
+    wish.iter().filter(there).count() > wish.len() / 2
+}
 
 impl Store {
     /// Somebody, perhaps this node, says something about a slot.
@@ -75,7 +83,7 @@ impl Store {
         }
         match word {
             Word::Safe { .. } => self.on_safe(from, number, cx),
-            Word::Learnt { born, .. } => self.on_learnt(from, number, born),
+            Word::Learnt { born, .. } => self.on_learnt(from, number, born, cx),
             _ if slot.standing == Standing::Outside => {}
             Word::State { state, .. } => self.on_state(from, number, state, ring, cx),
             Word::Same { state, .. } => self.on_same(from, number, state),
@@ -210,6 +218,9 @@ impl Store {
         if !votes.contains(&self.me.id) || !self.is_enough(slot, &votes, counting) {
             return;
         }
+        if round.found.is_none() && !can_serve(slot, &round.wish, &votes) {
+            return;
+        }
         let Some(slot) = self.slots.get_mut(&number) else { return };
         let mine = slot.state;
         slot.since = cx.now;
@@ -336,9 +347,21 @@ impl Store {
         let Some(state) = round.state else { return };
         if self.is_enough(slot, &round.settled, round.settled.len()) {
             let found = round.found.clone().map(|(_, next)| next);
-            let next = found.unwrap_or_else(|| Next { members: round.wish.clone(), state });
+            let votes: Vec<NodeId> = round.frozen.iter().map(|(id, ..)| *id).collect();
+            let wish = || match can_serve(slot, &round.wish, &votes) {
+                true => round.wish.clone(),
+                false => self.remaining(slot),
+            };
+            let next = found.unwrap_or_else(|| Next { members: wish(), state });
             self.propose_view(number, next, cx);
         }
+    }
+
+    /// Returns the members of a view whose disks are not lost, or all if there are no such.
+    fn remaining(&self, slot: &Slot) -> Vec<Member> {
+        let members = &slot.view.members;
+        let kept: Vec<Member> = members.iter().filter(|member| !self.is_lost(member)).copied().collect();
+        if kept.is_empty() { members.clone() } else { kept }
     }
 
     fn propose_view(&mut self, number: u32, next: Next, cx: &mut Ctx<'_>) {
@@ -485,6 +508,11 @@ impl Store {
         self.moved.insert(number);
         self.eager.insert(number);
         self.keep(number);
+        // Those who vouched for this node's disk may have known it less well than the members of the new view.
+        let vouched = self.slots.get(&number).is_none_or(|slot| self.is_vouched_for(slot));
+        if mine && self.reopened && !vouched && self.proof == super::Proof::Given {
+            self.proof = super::Proof::Wanted(None);
+        }
     }
 
     /// Says whether a view was rebuilt without a quorum since this node was a member of the slot, and without this node.
@@ -502,6 +530,7 @@ impl Store {
             if self.slots.get(&number).is_some_and(|slot| !self.is_proved(slot)) {
                 continue;
             }
+            let remaining = self.slots.get(&number).map(|slot| self.remaining(slot));
             let Some(slot) = self.slots.get_mut(&number) else {
                 self.changing.remove(&number);
                 continue;
@@ -512,6 +541,7 @@ impl Store {
             }
             let place = slot.view.place(self.me.id).unwrap_or(0) as u32;
             let waited = cx.now.since(slot.since);
+            let wish = remaining.unwrap_or_default();
             if let Some(round) = slot.round.as_mut() {
                 if waited > ROUND {
                     slot.round = None;
@@ -525,12 +555,10 @@ impl Store {
                 }
             } else if slot.standing == Standing::Ready && waited > PATIENCE * (place + 1) {
                 // Whoever began this is gone, or slower than we are.
-                let wish = slot.view.members.clone();
                 self.start_round(number, wish, cx);
             } else if waited > ROUND && matches!(slot.standing, Standing::Doubting(_)) {
                 // It can neither show its records nor change them: promises outlast damage. The others can decide without
                 // it once they know that there is something to decide, and what they decide ends the doubt.
-                let wish = slot.view.members.clone();
                 self.start_round(number, wish, cx);
             } else if waited > ROUND && slot.standing == Standing::Behind {
                 // Others may know more.
@@ -622,12 +650,12 @@ impl Store {
         self.pull_on(ring, cx);
     }
 
-    fn on_learnt(&mut self, from: NodeId, number: u32, born: u32) {
+    fn on_learnt(&mut self, from: NodeId, number: u32, born: u32, cx: &Ctx<'_>) {
         let Some(slot) = self.slots.get_mut(&number) else { return };
         if let Some(learner) = &mut slot.learner
             && learner.id == from
         {
-            *learner = Learner { born: Some(born), ..*learner };
+            learner.learnt = Some((born, cx.now));
             self.eager.insert(number);
         }
     }

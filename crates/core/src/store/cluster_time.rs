@@ -357,7 +357,7 @@ impl Store {
         }
     }
 
-    fn ahead(cx: &Ctx<'_>) -> u64 {
+    pub(super) fn ahead(cx: &Ctx<'_>) -> u64 {
         u64::try_from(cx.config.clock_ahead.as_millis()).unwrap_or(u64::MAX)
     }
 

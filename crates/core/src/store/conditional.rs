@@ -10,6 +10,7 @@ use super::message::{Response, Verdict};
 use super::op::{Action, Change, Condition, Found, Happened, Trouble};
 use super::reading::value;
 use super::record::{Cell, Kind, Record};
+use super::sets::is_stale;
 use super::version::Version;
 use crate::edge::Ctx;
 use crate::overlay::Routes;
@@ -119,7 +120,7 @@ impl Store {
         }
         let times = Times { now: self.time(cx), at: op.at };
         let made = make(&op.ask.action, highest.as_ref(), (op.version, ballot), times);
-        let (origin, quorum) = (op.origin, heard.len());
+        let (origin, quorum, asked) = (op.origin, heard.len(), op.version);
         let add = matches!(op.ask.action, Action::Add { .. });
         let again = matches!(op.ask.action, Action::Add { .. } | Action::Remove { .. } | Action::Members);
         match (made, highest) {
@@ -137,7 +138,7 @@ impl Store {
                 self.propose(id, cell, record, then, ring, cx);
             }
             // Nothing changes; but what is told must be what everybody will see from now on.
-            (made, Some(record)) if !agreed => {
+            (made, Some(record)) if !agreed || (add && is_stale(&record, asked, cx)) => {
                 let record = record.again(&cell, ballot);
                 let then = match made {
                     Made::Trouble(trouble) => Then::Fail(trouble),

@@ -75,14 +75,17 @@ pub(super) enum Stage {
     Preparing { cell: Cell, ballot: Version, heard: Vec<(u8, Option<Record>)>, refused: u16 },
     /// Members are to tell what they have.
     Reading { cell: Cell, mine: Option<Record>, heard: Vec<(u8, Option<Record>)>, head: bool },
-    /// Members are to tell the set they have.
-    Listing { name: Name, heard: Vec<(u8, Vec<(Cell, Record)>)>, parts: Vec<(u8, Vec<(Cell, Record)>)> },
+    /// Members are to tell the set they have. `mine` counts once it is durable, like what others have.
+    Listing { name: Name, mine: Records, heard: Vec<(u8, Records)>, parts: Vec<(u8, Records)> },
     /// Members are to tell the version they have.
     Looking { cell: Cell, heard: Vec<(u8, Version)> },
 
     /// Members are to tell the keys they have.
     Walking { after: Cell, limit: u32, heard: Vec<(u8, Vec<Listed>, bool)> },
 }
+
+/// Records of one set.
+type Records = Vec<(Cell, Record)>;
 
 /// A record on its way to the members.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -559,6 +562,9 @@ impl Store {
         let (nonce, slot, epoch) = (nonce(id, op.attempt, 0), op.slot, op.epoch);
         let member = self.slots.get(&slot).and_then(|slot| slot.view.members.get(usize::from(place)));
         if let Some(member) = member.map(|member| member.id) {
+            if member == self.me.id {
+                return self.perform_own(nonce, slot, epoch, &step, ring, cx);
+            }
             self.send(member, Message::Do { nonce, slot, epoch, step }, ring, cx);
         }
     }
@@ -583,11 +589,9 @@ impl Store {
                 let known = mine.as_ref().map(Record::rank).unwrap_or_default();
                 alloc::vec![(0, Step::Read { cell: cell.clone(), known, brief: false })]
             }
-            Stage::Listing { name, heard, .. } => {
+            Stage::Listing { name, mine, .. } => {
                 let mut known = super::coding::Sum::default();
-                if let Some((_, mine)) = heard.first() {
-                    mine.iter().for_each(|(_, record)| known.mix(record.sum()));
-                }
+                mine.iter().for_each(|(_, record)| known.mix(record.sum()));
                 alloc::vec![(0, Step::List { cell: Cell::of(name), known, after: None })]
             }
             Stage::Looking { cell, .. } => {

@@ -76,19 +76,24 @@ impl Store {
         let mut changed: Vec<(Cell, Record, Option<Record>)> = Vec::new();
         let (mut grave, mut expiry): (Option<Version>, Option<u64>) = (None, None);
         let (from, to) = Cut::of(cx.config.slots).range(number);
+        let mut damaged = false;
         for (space, member) in [(Space::Data, false), (Space::Members, true)] {
             // The set that the values read last belong to.
             let mut head: Option<(Cell, Option<u64>)> = None;
             self.scan(space, (&from, &to), cx.records, &mut |key, value| {
                 let cell = Cell { member, key: Shared(key.into()) };
-                let Ok(record) = Record::read(&cell, &value.into()) else { return true };
+                let Ok(record) = Record::read(&cell, &value.into()) else {
+                    damaged = true;
+                    return false;
+                };
                 let orphan = member
                     && cell.name().is_some_and(|name| {
                         let of = Cell::of(&name);
                         if head.as_ref().is_none_or(|(cell, _)| *cell != of) {
-                            let record = self.held(&of, cx).ok().flatten();
-                            let live =
-                                record.filter(|head| head.kind() == Kind::Set && head.is_live(expired));
+                            let record = self.held(&of, cx);
+                            damaged |= record.is_err();
+                            let live = record.ok().flatten();
+                            let live = live.filter(|head| head.kind() == Kind::Set && head.is_live(expired));
                             head = Some((of, live.map(|head| head.set())));
                         }
                         head.as_ref().is_none_or(|(_, set)| *set != Some(record.set()))
@@ -117,6 +122,10 @@ impl Store {
                 }
                 true
             });
+        }
+        if damaged {
+            // What belongs to a record that can not be read is no garbage.
+            return self.doubt(number, cx);
         }
         for (cell, old, new) in changed {
             self.put(number, &cell, Some(&old), new.as_ref());

@@ -1,6 +1,8 @@
 //! What is on the disk, as the store sees it: records, what they add up to, and what was written since the input came.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::time::Duration;
 
 use super::coding::{Shared, Sum};
 use super::record::{Cell, Damaged, Kind, Record};
@@ -8,16 +10,24 @@ use super::view::{Cut, Standing, Tally};
 use super::{AGE_KEY, AGEING, After, Store};
 use crate::config::Config;
 use crate::edge::{Ctx, Output};
+use crate::id::NodeId;
 use crate::records::{Records, Space, Write};
+use crate::time::Time;
 
 /// Where the tally of a slot is kept.
 const TALLY: u8 = b't';
+/// Where the ages of other members' disks are kept, and how often they are written down.
+const AGES_KEY: &[u8] = b"ages";
+const AGES_KEPT: Duration = Duration::from_secs(1);
+
+/// Cells of a slot that are doubted one by one. If there are more, the whole slot is.
+const DOUBTED_MAX: usize = 256;
 
 /// A tally being made.
 #[derive(Default)]
 struct Count {
     tally: Tally,
-    damaged: bool,
+    damaged: Vec<u64>,
 }
 
 impl Tally {
@@ -35,12 +45,36 @@ impl Count {
     fn add(&mut self, member: bool, key: &[u8], value: &[u8]) {
         let cell = Cell { member, key: Shared(key.into()) };
         let Ok(record) = Record::read(&cell, &value.into()) else {
-            self.damaged = true;
+            self.damaged.push(cell.digest());
             return;
         };
         self.tally.state.mix(record.sum());
         self.tally.records += 1;
         self.tally.add(&record);
+    }
+}
+
+/// How far the disks of other members had come when they were last heard of.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub(super) struct Ages {
+    /// By node: which disk, and its age.
+    known: BTreeMap<NodeId, (u32, u64)>,
+    changed: bool,
+    kept: Time,
+}
+
+impl Ages {
+    /// Takes them from the disk.
+    pub(super) fn read(records: &dyn Records) -> Ages {
+        let bytes = records.read(Space::Meta, AGES_KEY);
+        let known = bytes.and_then(|bytes| minicbor::decode::<Vec<(NodeId, u32, u64)>>(&bytes).ok());
+        let known = known.into_iter().flatten().map(|(id, born, age)| (id, (born, age))).collect();
+        Ages { known, changed: false, kept: Time::ZERO }
+    }
+
+    /// Returns how far this disk of a node had come; zero if it is not known.
+    pub(super) fn of(&self, id: NodeId, born: u32) -> u64 {
+        self.known.get(&id).filter(|(known, _)| *known == born).map_or(0, |(_, age)| *age)
     }
 }
 
@@ -57,11 +91,18 @@ impl Store {
         }
         self.clock.hybrid = self.clock.hybrid.max(count.tally.last);
         let Some(slot) = self.slots.get_mut(&number) else { return };
-        if count.damaged && slot.standing == Standing::Ready {
+        if !count.damaged.is_empty() && slot.standing == Standing::Ready {
             slot.standing = Standing::Doubting(0);
             slot.remembered = Some(slot.state).filter(|state| *state != Sum::default());
+            slot.doubted = Some(Vec::new());
             self.to_pull.insert(number);
         }
+        if let Some(doubted) = &mut slot.doubted {
+            doubted.extend(count.damaged);
+            doubted.sort_unstable();
+            doubted.dedup();
+        }
+        slot.doubted.take_if(|doubted| doubted.len() > DOUBTED_MAX);
         slot.set_tally(count.tally);
         self.touched.insert(number);
     }
@@ -108,9 +149,39 @@ impl Store {
             self.writes.push(Write { space: Space::Meta, key, value });
             self.after.push_back((self.this_ticket(), After::Age(age)));
         }
+        self.keep_ages(cx.now);
         self.ticket += 1;
         let writes = core::mem::take(&mut self.writes);
         cx.out.push(Output::Persist { ticket: self.ticket, writes });
+    }
+
+    /// Somebody tells how far its disk has come. `None`: which disk that is, is not known.
+    pub(super) fn note_age(&mut self, id: NodeId, born: Option<u32>, age: u64) {
+        let entry = self.ages.known.entry(id).or_insert((born.unwrap_or_default(), 0));
+        match born {
+            // What was known of another disk says nothing about this one.
+            Some(born) if born != entry.0 => *entry = (born, age),
+            _ if age > entry.1 => entry.1 = age,
+            _ => return,
+        }
+        self.ages.changed = true;
+    }
+
+    /// Writes down how far the disks of other members have come, once a second. Otherwise an old copy of a disk would not
+    /// be known for one after everybody was down.
+    fn keep_ages(&mut self, now: Time) {
+        if !self.ages.changed || now.since(self.ages.kept) < AGES_KEPT {
+            return;
+        }
+        let members = self.slots.values().flat_map(|slot| slot.view.members.iter().map(|member| member.id));
+        let members: BTreeSet<NodeId> = members.collect();
+        let ages = &mut self.ages;
+        (ages.changed, ages.kept) = (false, now);
+        ages.known.retain(|id, _| members.contains(id));
+        let known: Vec<(NodeId, u32, u64)> =
+            ages.known.iter().map(|(id, (born, age))| (*id, *born, *age)).collect();
+        let value = minicbor::to_vec(known).expect("writing to memory does not fail");
+        self.writes.push(Write { space: Space::Meta, key: AGES_KEY.into(), value: Some(value.into()) });
     }
 
     /// Gives the records between two keys to `each`, in order, what was written since the input included, until it says

@@ -124,6 +124,10 @@ pub enum Message {
         #[n(6)]
         #[cbor(default)]
         doubts: bool,
+        /// Then: the cells it doubts. Empty: all of them.
+        #[n(7)]
+        #[cbor(default)]
+        doubted: Vec<u64>,
     },
     /// Records of a slot.
     #[n(6)]

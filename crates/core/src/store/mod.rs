@@ -41,6 +41,7 @@ pub use self::cluster_time::ClockView;
 use self::cluster_time::ClusterTime;
 use self::coding::Sum;
 use self::coordinating::Operation;
+use self::keeping::Ages;
 use self::message::{Item, Message, Packet, Verdict, Word};
 use self::pulling::{Pulling, Rate};
 use self::record::Cell;
@@ -78,6 +79,8 @@ const BUSY: Duration = Duration::from_millis(25);
 const CLOCK_KEY: &[u8] = b"clock";
 const TIME_KEY: &[u8] = b"time";
 const AGE_KEY: &[u8] = b"age";
+/// The number of this disk, made when it got its first view.
+const BORN_KEY: &[u8] = b"born";
 /// How often the age of a disk that is written to goes up.
 const AGEING: Duration = Duration::from_millis(50);
 /// How often a node that comes back asks others to say that its disk is the one they knew.
@@ -130,8 +133,12 @@ pub struct Store {
     /// How far the disk has come: goes up while it is written to, and never goes back on a disk that is what it was.
     age: u64,
     aged: Time,
+    /// How far the disks of other members had come when they were last heard of.
+    ages: Ages,
     proof: Proof,
-    leaving: Option<(RequestId, Time)>,
+    /// It began with views of an earlier life: they may be older than what others know.
+    reopened: bool,
+    leaving: Option<Leaving>,
     /// Nodes that were retired for good.
     retired: BTreeSet<NodeId>,
     recovery: Option<Box<Recovery>>,
@@ -153,6 +160,16 @@ pub struct Store {
     moved: BTreeSet<u32>,
 }
 
+/// This node is to leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Leaving {
+    request: RequestId,
+    /// Until when it waits for copies to be made elsewhere.
+    latest: Time,
+    /// When the others were last told.
+    told: Time,
+}
+
 /// What is known about another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Peer {
@@ -165,9 +182,8 @@ struct Peer {
     leaving: bool,
     /// Said it would be back until then.
     pausing: Option<Time>,
-    /// Its disk, as it said when asked; and how far that has come.
+    /// Its disk, as it said when asked.
     born: Option<u32>,
-    age: u64,
     /// Whether it has said that this node's disk is the one it knew.
     vouched: bool,
     /// When it last compared copies with this node.
@@ -252,8 +268,24 @@ struct Clock {
 
 impl Store {
     /// Makes the store of a node from what is on its disk. `born` is a number made when that disk was empty.
-    pub fn open(me: NodeId, born: u32, records: &dyn Records, config: &Config) -> Store {
-        let me = Member { id: me, born };
+    pub fn open(me: Contact, born: u32, records: &dyn Records, config: &Config) -> Store {
+        let mut slots: Vec<(u32, Kept)> = Vec::new();
+        records.scan(Space::Views, &[], &[0xff; 8], &mut |key, value| {
+            let number = key.first_chunk().map(|bytes| u32::from_be_bytes(*bytes));
+            if let (Some(number), Ok(kept)) = (number, minicbor::decode::<Kept>(value)) {
+                slots.push((number, kept));
+            }
+            true
+        });
+        let is_blank = slots.is_empty();
+        let kept = records.read(Space::Meta, BORN_KEY);
+        let kept = kept.and_then(|bytes| Some(u32::from_be_bytes(*bytes.first_chunk()?)));
+        let born = match is_blank {
+            // It may be an old copy of a disk that had views, and nothing on it can tell: so it counts as a new disk.
+            true => born ^ me.incarnation.rotate_left(16),
+            false => kept.unwrap_or(born),
+        };
+        let me = Member { id: me.id, born };
         let number = |key| {
             let bytes = records.read(Space::Meta, key);
             bytes.and_then(|bytes| Some(u64::from_be_bytes(*bytes.first_chunk()?))).unwrap_or(0)
@@ -288,7 +320,9 @@ impl Store {
             room: true,
             age: number(AGE_KEY),
             aged: Time::ZERO,
+            ages: Ages::read(records),
             proof: Proof::Given,
+            reopened: !is_blank,
             leaving: None,
             retired: BTreeSet::new(),
             recovery: None,
@@ -304,14 +338,10 @@ impl Store {
             moved: BTreeSet::new(),
         };
         store.read_retired(records);
-        let mut slots: Vec<(u32, Kept)> = Vec::new();
-        records.scan(Space::Views, &[], &[0xff; 8], &mut |key, value| {
-            let number = key.first_chunk().map(|bytes| u32::from_be_bytes(*bytes));
-            if let (Some(number), Ok(kept)) = (number, minicbor::decode::<Kept>(value)) {
-                slots.push((number, kept));
-            }
-            true
-        });
+        if is_blank {
+            let value = Some(born.to_be_bytes().as_slice().into());
+            store.writes.push(Write { space: Space::Meta, key: BORN_KEY.into(), value });
+        }
         for (number, kept) in slots {
             let mut slot = Slot::new(kept.view, kept.entered, kept.standing, Time::ZERO);
             (slot.promised, slot.accepted) = (kept.promised, kept.accepted);
@@ -325,6 +355,7 @@ impl Store {
                 store.to_pull.insert(number);
             }
             (slot.remembered, slot.abstains) = (kept.remembered, kept.abstains);
+            slot.doubted = kept.doubted;
             store.slots.insert(number, slot);
             store.read_tally(number, records, config);
         }
@@ -406,7 +437,6 @@ impl Store {
             leaving: false,
             pausing: None,
             born: None,
-            age: 0,
             vouched: false,
             compared: Time::ZERO,
             question: None,
@@ -451,8 +481,8 @@ impl Store {
             }
             Message::Do { nonce, slot, epoch, step } => self.on_do(from, nonce, slot, epoch, step, cx),
             Message::Did { nonce, verdict, age } => {
-                let peer = self.peer(from);
-                peer.age = peer.age.max(age);
+                let born = self.peers.get(&from.id).and_then(|peer| peer.born);
+                self.note_age(from.id, born, age);
                 self.take(nonce, from.id, verdict, ring, cx);
             }
             Message::Slots(items) => {
@@ -460,13 +490,14 @@ impl Store {
                     self.on_word(from.id, item, ring, cx);
                 }
             }
-            Message::Pull { nonce, slot, parts, after, any, bytes, doubts } => {
+            Message::Pull { nonce, slot, parts, after, any, bytes, doubts, doubted } => {
                 if doubts && after.is_none() {
                     self.void_answers(slot, ring, cx);
                 }
                 let limit = if bytes == 0 { usize::MAX } else { bytes as usize };
                 // A replica that doubts its own records tells what it can read of them, too.
-                self.on_pull(from, nonce, slot, &parts, after, (any || doubts, limit), cx);
+                let vouches = doubts && self.is_sure_of(slot, &doubted);
+                self.on_pull(from, nonce, slot, &parts, after, (any || doubts, vouches, limit), cx);
             }
             Message::Page { .. } => self.on_page(from.id, message, ring, cx),
             Message::Compare(compare) => self.on_compare(from, compare, ring, cx),
@@ -645,10 +676,13 @@ impl Store {
         if self.leaving.is_some() {
             return false;
         }
-        if !self.holds_anything() || ring.neighbours().is_empty() {
+        let sole = |slot: &Slot| slot.view.members == [self.me];
+        let alone = ring.neighbours().is_empty()
+            && self.slots.values().filter(|slot| slot.view.has(self.me)).all(sole);
+        if !self.holds_anything() || alone {
             return true;
         }
-        self.leaving = Some((request, cx.now.after(cx.config.drain)));
+        self.leaving = Some(Leaving { request, latest: cx.now.after(cx.config.drain), told: cx.now });
         self.restless = true;
         self.tell_leaving(ring, cx);
         self.finish(ring, cx);
@@ -657,7 +691,7 @@ impl Store {
 
     /// Returns the request to leave once nothing is held any more, or it takes too long.
     pub(crate) fn may_leave(&mut self, now: Time) -> Option<RequestId> {
-        let (request, latest) = self.leaving?;
+        let Leaving { request, latest, .. } = self.leaving?;
         let done = !self.holds_anything() && self.asks.is_empty();
         // However long it takes, it does not leave a slot without a quorum behind.
         (done || (now >= latest && !self.is_needed())).then(|| {
@@ -666,12 +700,17 @@ impl Store {
         })
     }
 
-    /// Says whether a slot has no quorum without this node.
+    /// Says whether a slot has no quorum without this node. Others count if they are known to be there, in this life, and
+    /// to stay; unless all of them leave.
     fn is_needed(&self) -> bool {
+        let stays = |member: &&Member| {
+            let peer = self.peers.get(&member.id);
+            peer.is_some_and(|peer| peer.born == Some(member.born) && peer.down.is_none() && !peer.leaving)
+        };
         self.slots.values().filter(|slot| slot.view.has(self.me)).any(|slot| {
-            let others =
-                slot.view.members.iter().filter(|member| **member != self.me && !self.is_gone(member));
-            others.count() < slot.view.quorum()
+            let others = || slot.view.members.iter().filter(|member| **member != self.me);
+            let leaves = |member: &Member| self.peers.get(&member.id).is_some_and(|peer| peer.leaving);
+            others().filter(stays).count() < slot.view.quorum() && !others().all(leaves)
         })
     }
 
@@ -790,6 +829,10 @@ impl Store {
             let Some(first) = doubts.next() else { continue };
             let abstains = core::iter::once(first).chain(doubts).any(|gap| gap.space == Space::Promises);
             self.doubt_slot(number, records, Time::ZERO, config);
+            if let Some(slot) = self.slots.get_mut(&number) {
+                // Whatever was there.
+                slot.doubted = None;
+            }
             if let Some(slot) = self.slots.get_mut(&number).filter(|_| abstains) {
                 // It may have promised what it does not know any more: it takes part again in the next epoch.
                 slot.abstains = true;

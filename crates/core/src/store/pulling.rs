@@ -150,7 +150,9 @@ impl Store {
         let (to, slot, parts, after) = (pull.from, pull.slot, pull.parts.clone(), pull.after.clone());
         let (any, doubts) = (pull.why == Why::Rebuild, pull.why == Why::Doubt);
         let bytes = if after.is_none() { FIRST_PAGE } else { PAGE } as u32;
-        self.send(to, Message::Pull { nonce, slot, parts, after, any, bytes, doubts }, ring, cx);
+        let doubted = self.slots.get(&slot).filter(|_| doubts).and_then(|slot| slot.doubted.clone());
+        let doubted = doubted.unwrap_or_default();
+        self.send(to, Message::Pull { nonce, slot, parts, after, any, bytes, doubts, doubted }, ring, cx);
     }
 
     /// Asks for the next page of a slot, or lets it wait for its turn.
@@ -169,6 +171,14 @@ impl Store {
         self.pulls.retain(|_, pull| pull.slot != number);
     }
 
+    /// Says whether this node may be asked about cells that another one doubts, though it doubts others itself.
+    pub(super) fn is_sure_of(&self, number: u32, cells: &[u64]) -> bool {
+        let Some(slot) = self.slots.get(&number) else { return false };
+        let Standing::Doubting(_) = slot.standing else { return slot.standing == Standing::Ready };
+        let sure = |mine: &Vec<u64>| cells.iter().all(|cell| !mine.contains(cell));
+        !cells.is_empty() && slot.doubted.as_ref().is_some_and(sure)
+    }
+
     /// Another node lacks records.
     #[expect(clippy::too_many_arguments, reason = "the parts of one message")]
     pub(super) fn on_pull(
@@ -178,7 +188,7 @@ impl Store {
         number: u32,
         parts: &[Sum],
         after: Option<Cell>,
-        (any, limit): (bool, usize),
+        (any, vouches, limit): (bool, bool, usize),
         cx: &mut Ctx<'_>,
     ) {
         let limit = limit.min(PAGE);
@@ -189,7 +199,7 @@ impl Store {
             && (any || !matches!(slot.standing, Standing::Doubting(_)))
             && (parts.len() == PARTS || parts.is_empty())
         {
-            page = (slot.view.epoch, slot.state, slot.standing == Standing::Ready);
+            page = (slot.view.epoch, slot.state, slot.standing == Standing::Ready || vouches);
             let cut = Cut::of(cx.config.slots);
             let start = after.as_ref().and_then(Cell::id).map_or(0, |id| cut.part(id));
             let mut bytes = 0;
@@ -283,7 +293,8 @@ impl Store {
             }
             Why::Learn => ready && epoch >= mine,
             Why::Sweep => ready && epoch == mine,
-            // What a source that doubts itself has is right as far as it goes; it does not count as heard.
+            // What a source that doubts itself has is right as far as it goes. It counts as heard only if it is sure of the
+            // cells that are doubted here.
             Why::Doubt => epoch == mine,
             Why::Merge { .. } | Why::Rebuild => epoch == mine,
             // A source that has crashed may have lost what it had put together, and what it lacks is dropped here.

@@ -41,12 +41,7 @@ impl Store {
             .into_iter()
             .filter_map(|(cell, bytes)| Record::read(&cell, &bytes.0).ok().map(|record| (cell, record)))
             .collect();
-        let Some(op) = self.ops.get(&id) else { return };
-        let place = self.slots.get(&op.slot).and_then(|slot| slot.view.place(self.me.id)).unwrap_or(0);
-        let heard = alloc::vec![(place as u8, mine)];
-        self.stage(id, Stage::Listing { name, heard, parts: Vec::new() }, ring, cx);
-        // Alone, there is nobody to ask.
-        self.listed(id, ring, cx);
+        self.stage(id, Stage::Listing { name, mine, heard: Vec::new(), parts: Vec::new() }, ring, cx);
     }
 
     /// A member has told something.
@@ -75,9 +70,9 @@ impl Store {
                     self.agree(id, wanted, ring, cx);
                 }
             }
-            (Stage::Listing { heard, parts, name }, verdict) => {
+            (Stage::Listing { name, mine, heard, parts }, verdict) => {
                 let list = match verdict {
-                    Verdict::Same => heard.first().map(|(_, mine)| mine.clone()).unwrap_or_default(),
+                    Verdict::Same => mine.clone(),
                     Verdict::Listed(records, more) => {
                         let last = records.last().map(|(cell, _)| cell.clone());
                         let page = records.into_iter().filter_map(|(cell, bytes)| {

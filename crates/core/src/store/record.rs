@@ -86,6 +86,11 @@ impl Cell {
         Id::from_first_bytes(&self.key.0).ok()
     }
 
+    /// Returns a short number that stands for it.
+    pub(super) fn digest(&self) -> u64 {
+        xxh3_64_with_seed(&self.key.0, u64::from(self.member))
+    }
+
     /// Returns the name of the key it belongs to; `None` if it is malformed.
     pub fn name(&self) -> Option<Name> {
         let id = self.id()?;
@@ -296,7 +301,7 @@ fn kind_of(byte: u8) -> Option<Kind> {
 }
 
 fn checksum(cell: &Cell, body: &[u8]) -> u128 {
-    xxh3_128_with_seed(body, xxh3_64_with_seed(&cell.key.0, u64::from(cell.member)))
+    xxh3_128_with_seed(body, cell.digest())
 }
 
 #[cfg(test)]

@@ -100,7 +100,10 @@ impl Store {
             | Step::Prepare { cell, .. }
             | Step::Read { cell, .. }
             | Step::List { cell, .. } => cell,
-            Step::Keys { after, limit } => return (self.keys(number, after, *limit, cx), 0),
+            Step::Keys { after, limit } => {
+                let wait = self.unsynced.values().max().copied().unwrap_or(0);
+                return (self.keys(number, after, *limit, cx), wait);
+            }
         };
         if cell.id().is_none_or(|id| Cut::of(cx.config.slots).slot(id) != number) || cell.name().is_none() {
             return (Verdict::Malformed, 0);
@@ -259,6 +262,7 @@ impl Store {
         if slot.standing == Standing::Ready {
             slot.standing = Standing::Doubting(0);
             slot.remembered = Some(slot.state);
+            slot.doubted = Some(Vec::new());
             slot.since = since;
         }
         // What is damaged no longer counts as being there, so that it can come anew.

@@ -7,9 +7,18 @@ use super::message::{Message, Response, Step};
 use super::op::{Action, Ask, Happened, Trouble};
 use super::record::{Cell, Kind, Record};
 use super::version::Version;
+use crate::config::Safeguard;
 use crate::edge::Ctx;
 use crate::id::NodeId;
 use crate::overlay::Routes;
+
+/// Says whether a set was last agreed on long before an add was asked for. A delete of unknown outcome from that time may
+/// still come, and would take the added value with it: so the set is agreed on once more, under a version that is later than
+/// such a delete.
+pub(super) fn is_stale(head: &Record, asked: Version, cx: &Ctx<'_>) -> bool {
+    cx.config.rule(Safeguard::FreshSets)
+        && head.ballot().wall().saturating_add(Store::ahead(cx)) < asked.wall()
+}
 
 impl Store {
     /// Adds to a set, or removes from it.
@@ -27,12 +36,13 @@ impl Store {
         let head_cell = Cell::of(&ask.name);
         let live = head.as_ref().filter(|head| head.is_live(time));
         let adds = matches!(ask.action, Action::Add { .. });
-        let Some(set) = live.filter(|head| head.kind() == Kind::Set).map(Record::set) else {
-            if !adds || live.is_some() {
+        let there = live.filter(|head| head.kind() == Kind::Set);
+        let Some(set) = there.filter(|head| !adds || !is_stale(head, version, cx)).map(Record::set) else {
+            if !adds || (live.is_some() && there.is_none()) {
                 // Before saying no, see what a quorum has.
                 return self.read(id, head_cell, head, true, ring, cx);
             }
-            // The set is made first, if there really is nothing.
+            // The set is made first, if there really is nothing; or agreed on once more.
             let line = self.lines.entry(head_cell.clone()).or_default();
             if !line.contains(&id) {
                 line.push_back(id);

@@ -53,6 +53,7 @@ impl Store {
             self.tend = cx.now.after(EVERY);
             self.unsettled.extend(self.slots.keys().copied());
             self.greet(ring, cx);
+            self.go_on_leaving(ring, cx);
         }
         let numbers: Vec<u32> = self.unsettled.iter().copied().collect();
         let unfit = self.unfit();
@@ -102,13 +103,7 @@ impl Store {
         let peer = self.peer(from);
         match peer.born.replace(born) {
             Some(before) if before == born => {}
-            before => {
-                if before.is_some() {
-                    // What was known of another disk says nothing about this one.
-                    peer.age = 0;
-                }
-                self.restless = true;
-            }
+            _ => self.restless = true,
         }
     }
 
@@ -142,7 +137,7 @@ impl Store {
     pub(super) fn on_hurry(&mut self, number: u32, cx: &Ctx<'_>) {
         let Some(slot) = self.slots.get_mut(&number) else { return };
         if let Some(learner) = &mut slot.learner
-            && learner.born.is_none()
+            && learner.learnt.is_none()
             && cx.now.since(learner.told) > URGENT
         {
             // Told again, as urgent.
@@ -237,7 +232,7 @@ impl Store {
             return true;
         }
         let ready = slot.learner.filter(|learner| learner.id == newcomer);
-        match (ready, ready.and_then(|learner| learner.born)) {
+        match (ready, ready.and_then(|learner| learner.born(cx.now))) {
             (Some(_), Some(born)) => {
                 // One ballot: the newcomer in and, if the view is complete, the other one out. With both in it, four
                 // members would need three.
@@ -252,7 +247,7 @@ impl Store {
             _ => {
                 let (view, urgent) = (slot.view.clone(), self.urgent.contains(&number));
                 if let Some(slot) = self.slots.get_mut(&number) {
-                    slot.learner = Some(Learner { id: newcomer, born: None, told: cx.now });
+                    slot.learner = Some(Learner { id: newcomer, learnt: None, told: cx.now });
                 }
                 self.word(newcomer, number, Word::Learn { view, urgent });
             }
@@ -307,8 +302,8 @@ impl Store {
             self.start_round(number, wish, cx);
             return true;
         }
-        match slot.learner {
-            Some(Learner { id, born: Some(born), .. }) if slot.view.place(id).is_none() => {
+        match slot.learner.map(|learner| (learner, learner.born(cx.now))) {
+            Some((Learner { id, .. }, Some(born))) if slot.view.place(id).is_none() => {
                 let mut wish = slot.view.members.clone();
                 if wish.len() < 16 {
                     wish.push(Member { id, born });
@@ -316,7 +311,7 @@ impl Store {
                     self.start_round(number, wish, cx);
                 }
             }
-            Some(learner) if cx.now.since(learner.told) < TOLD * 2 => {}
+            Some((learner, _)) if cx.now.since(learner.told) < TOLD * 2 => {}
             _ => self.seek(Sought::Slot(number), ring, cx),
         }
         true
@@ -367,7 +362,7 @@ impl Store {
             self.unsettled.remove(&number);
             return;
         }
-        slot.learner = Some(Learner { id: root.id, born: None, told: cx.now });
+        slot.learner = Some(Learner { id: root.id, learnt: None, told: cx.now });
         let view = slot.view.clone();
         self.peer(root);
         let urgent = self.urgent.contains(&number);
@@ -398,6 +393,24 @@ impl Store {
 
     pub(super) fn tell_leaving(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         self.tell_all(&Message::Leaving, ring, cx);
+    }
+
+    /// Says once more that this node leaves, and finds out who is there to stay.
+    fn go_on_leaving(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let Some(leaving) = &mut self.leaving else { return };
+        self.restless = true;
+        if cx.now.since(leaving.told) < TOLD {
+            return;
+        }
+        leaving.told = cx.now;
+        self.tell_leaving(ring, cx);
+        let members = self.slots.values().filter(|slot| slot.view.has(self.me));
+        let members = members.flat_map(|slot| slot.view.members.iter().map(|member| member.id));
+        let unknown = |id: &NodeId| self.peers.get(id).is_none_or(|peer| peer.born.is_none());
+        let unknown: BTreeSet<NodeId> = members.filter(|id| *id != self.me.id && unknown(id)).collect();
+        for id in unknown {
+            self.ask_born(id, ring, cx);
+        }
     }
 
     /// Tells everybody who shares a slot with this node.
@@ -473,13 +486,12 @@ impl Store {
         }
         for (peer, ()) in peers {
             let sum = self.sum_of_shared(self.me.id, peer);
-            let compare = self.comparing(sum, None, peer);
+            let compare = self.comparing(sum, None, 0);
             self.send(peer, Message::Compare(compare), ring, cx);
         }
     }
 
-    fn comparing(&self, sum: Sum, reply: Option<bool>, to: NodeId) -> Compare {
-        let known = self.peers.get(&to).map_or(0, |peer| peer.age);
+    fn comparing(&self, sum: Sum, reply: Option<bool>, known: u64) -> Compare {
         Compare { sum, reply, born: self.me.born, age: self.age, known }
     }
 
@@ -500,15 +512,14 @@ impl Store {
         if reply.is_none() {
             // What this node remembers is told before it learns better.
             let same = self.sum_of_shared(from.id, self.me.id) == sum;
-            let compare = self.comparing(sum, Some(same), from.id);
+            let compare = self.comparing(sum, Some(same), self.ages.of(from.id, born));
             let packet = Packet { message: Message::Compare(compare), contacts: Vec::new() };
             cx.send(from, Body::Store(Box::new(packet)));
             if !same {
                 self.seek_views(from.id);
             }
         }
-        let peer = self.peer(from);
-        peer.age = peer.age.max(age);
+        self.note_age(from.id, Some(born), age);
         if reply.is_some() {
             self.vouch(from, known, ring, cx);
         }
@@ -565,7 +576,7 @@ impl Store {
                 .collect();
             for other in others {
                 let sum = self.sum_of_shared(self.me.id, other);
-                let compare = self.comparing(sum, None, other);
+                let compare = self.comparing(sum, None, 0);
                 self.send(other, Message::Compare(compare), ring, cx);
             }
         }
@@ -575,7 +586,7 @@ impl Store {
 
     /// Says whether enough members of a slot have vouched for this node's disk. One that lost its own disk remembers
     /// none.
-    fn is_vouched_for(&self, slot: &Slot) -> bool {
+    pub(super) fn is_vouched_for(&self, slot: &Slot) -> bool {
         let vouches = |member: &&Member| {
             **member == self.me
                 || (!self.is_lost(member) && self.peers.get(&member.id).is_some_and(|peer| peer.vouched))

@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use minicbor::{Decode, Encode};
 
@@ -131,6 +132,8 @@ pub(crate) struct Slot {
     pub(crate) safe: u16,
     /// While the node doubts its records: what they added up to when it did not. Having that again ends the doubt.
     pub(crate) remembered: Option<Sum>,
+    /// The cells it doubts, if that is all it doubts; otherwise it is any of them.
+    pub(crate) doubted: Option<Vec<u64>>,
     /// A promise may be lost: the node abstains until the next epoch.
     pub(crate) abstains: bool,
     /// A lower bound on the time from which some bytes are garbage: a value has ended, or its set is gone.
@@ -143,9 +146,19 @@ pub(crate) struct Slot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Learner {
     pub(crate) id: NodeId,
-    /// Its disk, once it has the records.
-    pub(crate) born: Option<u32>,
+    /// Its disk, once it has the records, and when it said so.
+    pub(crate) learnt: Option<(u32, Time)>,
     pub(crate) told: Time,
+}
+
+/// For how long it counts that a node said it has the records: it may have left since, or died.
+const LEARNT: Duration = Duration::from_secs(3);
+
+impl Learner {
+    /// Returns its disk, if it has the records and said so just now.
+    pub(crate) fn born(&self, now: Time) -> Option<u32> {
+        self.learnt.filter(|(_, at)| now.since(*at) < LEARNT).map(|(born, _)| born)
+    }
 }
 
 /// An attempt to change a view.
@@ -185,6 +198,7 @@ impl Slot {
             agreed: 0,
             safe: 0,
             remembered: None,
+            doubted: None,
             abstains: false,
             expiry: None,
             last: super::version::Version::ZERO,
@@ -206,6 +220,7 @@ impl Slot {
             standing: self.standing,
             remembered: self.remembered,
             abstains: self.abstains,
+            doubted: self.doubted.clone(),
         }
     }
 
@@ -255,6 +270,9 @@ pub(crate) struct Kept {
     #[n(6)]
     #[cbor(default)]
     pub(crate) abstains: bool,
+    #[n(7)]
+    #[cbor(default)]
+    pub(crate) doubted: Option<Vec<u64>>,
 }
 
 /// How the ring is cut into slots.

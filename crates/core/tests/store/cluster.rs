@@ -116,7 +116,7 @@ impl Cluster {
         place.seen = place.safe.clone();
         place.queue.clear();
         let echo = AnyOverlay::Echo(Echo::among(place.contact, others));
-        let store = Store::open(place.contact.id, place.born, &place.seen, &self.config);
+        let store = Store::open(place.contact, place.born, &place.seen, &self.config);
         place.node = Some(Node::over(echo).with_store(store));
         let command = match index == 0 && fresh {
             true => Command::Create,

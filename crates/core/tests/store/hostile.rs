@@ -237,6 +237,7 @@ impl Liar {
                     any: self.below(2) == 0,
                     bytes: 1,
                     doubts: self.below(2) == 0,
+                    doubted: vec![7; self.below(3) as usize],
                 }
             }
             10 => {

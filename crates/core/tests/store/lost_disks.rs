@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use kringle_core::config::{Safeguard, Settings};
-use kringle_core::edge::{Command, Failure, Reply};
+use kringle_core::edge::{Command, Failure, Input, Reply};
 use kringle_core::records::{Space, Write};
 use kringle_core::store::RecoveryPlan;
+use kringle_core::store::op::{Action, Change};
 use kringle_core::store::record::Cell;
 
 use crate::cluster::*;
@@ -16,12 +17,16 @@ fn keys() -> Vec<String> {
 }
 
 fn damage(cluster: &mut Cluster, node: usize, key: &str) {
+    damage_cell(cluster, node, &Cell::of(&name(key)));
+}
+
+fn damage_cell(cluster: &mut Cluster, node: usize, cell: &Cell) {
     let disk = &mut cluster.places[node].safe;
-    let at = Cell::of(&name(key)).key.0;
-    let found = disk.entries(Space::Data).into_iter().find(|(other, _)| *other == at);
+    let (space, at) = (cell.space(), cell.key.0.clone());
+    let found = disk.entries(space).into_iter().find(|(other, _)| *other == at);
     let mut value = found.expect("it has a copy").1.to_vec();
     *value.last_mut().expect("records are not empty") ^= 1;
-    disk.apply([Write { space: Space::Data, key: at, value: Some(value.into()) }]);
+    disk.apply([Write { space, key: at, value: Some(value.into()) }]);
 }
 
 fn reply(cluster: &mut Cluster, node: usize, command: Command) -> Result<Reply, Failure> {
@@ -195,7 +200,7 @@ fn member_that_returns_after_a_recovery_serves_nothing_of_what_it_had() {
     cluster.run(Duration::from_secs(1));
     for key in keys() {
         for node in 0..3 {
-            let found = cluster.act(node, &key, kringle_core::store::op::Action::Get);
+            let found = cluster.act(node, &key, Action::Get);
             let found = found.ok().and_then(value).map(|value| value.bytes);
             assert!(found.is_none_or(|found| found == b"w"), "{key} at {node}");
         }
@@ -250,5 +255,145 @@ fn two_replicas_that_lost_different_records_repair_each_other() {
         for node in 0..2 {
             assert_eq!(cluster.get(node, &key).as_deref(), Some("v"), "{key} at {node}");
         }
+    }
+}
+
+#[test]
+fn three_replicas_that_lost_different_records_repair_each_other() {
+    let mut cluster = Cluster::ready(3);
+    for key in keys() {
+        cluster.put(0, &key, "v");
+    }
+    cluster.run(Duration::from_secs(10));
+    // Each misses something that the others have: what nobody's records ever added up to.
+    for node in 0..3 {
+        let (next, last) = ((node + 1) % 3, (node + 2) % 3);
+        cluster.cut = vec![(node, next), (node, last)];
+        cluster.put(next, &format!("key {node}"), "v");
+    }
+    cluster.cut.clear();
+    (0..3).for_each(|node| cluster.vanish(node));
+    for (n, key) in keys().iter().enumerate() {
+        damage(&mut cluster, n % 3, key);
+    }
+    (0..3).for_each(|node| cluster.restart(node));
+    cluster.run(Duration::from_secs(20));
+    for key in keys() {
+        for node in 0..3 {
+            assert_eq!(cluster.get(node, &key).as_deref(), Some("v"), "{key} at {node}");
+        }
+    }
+}
+
+#[test]
+fn old_copy_of_a_disk_is_known_after_everybody_was_down() {
+    let mut cluster = Cluster::ready(3);
+    for key in keys() {
+        cluster.put(0, &key, "v");
+    }
+    let old = cluster.places[2].safe.clone();
+    for round in 0..3 {
+        cluster.run(Duration::from_millis(1500));
+        for key in keys() {
+            cluster.put(0, &key, &format!("w{round}"));
+        }
+    }
+    (0..3).for_each(|node| cluster.crash(node));
+    cluster.places[2].safe = old;
+    (0..3).for_each(|node| cluster.restart(node));
+    cluster.run(Duration::from_secs(5));
+    assert!(cluster.outdated.contains(&2), "its store is to be set aside");
+}
+
+#[test]
+fn disk_that_is_as_it_was_before_its_first_slot_is_a_new_one() {
+    let mut cluster = Cluster::of(3, settings(), 1);
+    let old = cluster.places[2].safe.clone();
+    cluster.run(Duration::from_secs(5));
+    // Nodes 0 and 2 acknowledge something that node 1 misses.
+    cluster.cut = vec![(0, 1), (1, 2)];
+    for key in keys() {
+        cluster.put(0, &key, "v");
+    }
+    (0..3).for_each(|node| cluster.crash(node));
+    cluster.cut.clear();
+    cluster.places[2].safe = old;
+    cluster.restart(1);
+    cluster.restart(2);
+    cluster.run(Duration::from_secs(5));
+    for key in keys() {
+        let read = cluster.act(1, &key, Action::Get);
+        assert!(read.is_err(), "{key}: whoever knows of it is away, {read:?}");
+    }
+    cluster.restart(0);
+    cluster.run(Duration::from_secs(10));
+    for key in keys() {
+        assert_eq!(cluster.get(1, &key).as_deref(), Some("v"), "{key}");
+    }
+}
+
+#[test]
+fn view_does_not_shrink_to_a_dead_half() {
+    let mut cluster = Cluster::ready(3);
+    for key in keys() {
+        cluster.put(0, &key, "v");
+    }
+    // Nobody knows yet that node 2 is dead when node 1 is told to leave.
+    cluster.vanish(2);
+    cluster.command(1, Command::Leave);
+    cluster.run(Duration::from_secs(3));
+    let peer = cluster.places[2].contact.id;
+    for node in 0..2 {
+        cluster.input(node, Input::Lost { peer });
+    }
+    cluster.run(Duration::from_secs(60));
+    for key in keys() {
+        assert_eq!(cluster.get(0, &key).as_deref(), Some("v"), "{key}");
+    }
+}
+
+#[test]
+fn node_that_leaves_waits_for_a_quorum_of_those_that_stay() {
+    let mut cluster = Cluster::ready(3);
+    for key in keys() {
+        cluster.put(0, &key, "v");
+    }
+    // Node 1 comes back and does not hear of node 2: it may be gone for good.
+    cluster.crash(1);
+    cluster.cut = vec![(0, 2), (1, 2)];
+    cluster.restart(1);
+    cluster.run(Duration::from_secs(5));
+    let leave = cluster.command(1, Command::Leave);
+    let left = |cluster: &Cluster| cluster.replies.iter().any(|(request, _)| *request == leave);
+    cluster.run(cluster.config.drain * 2);
+    assert!(!left(&cluster), "without it there is no quorum");
+    cluster.cut.clear();
+    cluster.run(Duration::from_secs(30));
+    assert!(left(&cluster), "with both others there is");
+}
+
+#[test]
+fn values_of_a_set_whose_own_record_is_damaged_are_no_garbage() {
+    let mut cluster = Cluster::ready(2);
+    for value in ["a", "b", "c"] {
+        cluster.act(0, "set", add(value)).expect("added");
+    }
+    // Something that ends is in every slot, so that garbage is collected.
+    for key in keys() {
+        let ttl = Some(Duration::from_secs(2));
+        cluster.act(0, &key, change(Change::Put { value: b"v".to_vec(), ttl })).expect("written");
+    }
+    cluster.run(Duration::from_secs(1));
+    for node in 0..2 {
+        cluster.vanish(node);
+    }
+    damage(&mut cluster, 1, "set");
+    damage_cell(&mut cluster, 0, &Cell::member(&name("set"), digest("a")));
+    for node in 0..2 {
+        cluster.restart(node);
+    }
+    cluster.run(Duration::from_secs(60));
+    for node in 0..2 {
+        assert_eq!(cluster.members(node, "set"), ["a", "b", "c"], "at {node}");
     }
 }

@@ -8,8 +8,11 @@ use std::time::Duration;
 
 use kringle_core::dice::{Dice, SeededDice};
 use kringle_core::edge::Command;
+use kringle_core::node::Node;
 use kringle_core::overlay::Status;
 use kringle_core::records::{Bytes, Records, Space};
+use kringle_core::store::Store;
+use kringle_core::store::view::Member;
 use kringle_core::time::Time;
 
 use super::SetUp;
@@ -60,8 +63,8 @@ enum Kind {
     /// The time of day of all nodes is right again.
     ClocksRight,
     /// A node restarts with a time of day that is off by a second to an hour. Cluster time starts from the time of day and
-    /// is then the median of the members': so one such node at a time, and only while three others are ready. Every other
-    /// start is with a clock that is right within [`SMALL`].
+    /// is then the median of the members': so one such node at a time, and only while three others are ready and know the time.
+    /// Every other start is with a clock that is right within [`SMALL`].
     WrongStart,
     /// Syncs take up to 500 times as long.
     SlowDisk,
@@ -69,11 +72,13 @@ enum Kind {
     FullDisk,
     /// A node dies and its disk is lost; it comes back with an empty one. Of every view of n members at most n - q disks
     /// (q is its quorum) are lost at a time, of a view of two one: the survivor goes on. The next only when all copies are
-    /// back: every view has as many members as it should, all of them serve, and no record is damaged. With one
-    /// copy no disk may be lost.
+    /// back: every view has as many members as it should, all of them serve, and no record is damaged or doubted.
+    /// With one copy no disk may be lost.
     LostDisk,
     /// A node dies and its disk is as it was earlier. The bound of [`Kind::LostDisk`]; and all others are awake: a node
-    /// that slept since then would agree with the old disk about the view.
+    /// that slept since then would agree with the old disk about the view. The old disk knows other members of its views:
+    /// a node that was alone then has nobody to ask. It is older than [`OLD`]: how far the disks of others have come is
+    /// written down once a second.
     OldDisk,
     /// A node comes back on the same address with an empty disk and a new id. The old id never returns, so the bound is
     /// that of [`Kind::Death`].
@@ -82,7 +87,8 @@ enum Kind {
     /// survivor cannot tell death from a cut. The next only when all copies are back.
     Death,
     /// A bit of a stored record flips. Several nodes at a time, but of each key one copy at a time, and only in views of two
-    /// or more: n - q + 1 other members must be able to tell what they have. Not while a lost disk is being filled.
+    /// or more: n - q + 1 other members must be able to tell what they have. Not while a lost disk is being filled, and not while a node leaves: what
+    /// nobody has read since it was damaged may be the only copy then.
     Rot,
 }
 
@@ -124,6 +130,9 @@ const SMALL: i64 = 500;
 const STEPS: [(usize, usize); 5] =
     [(1_000, 2_000), (2_000, 5_000), (5_000, 30_000), (30_000, 300_000), (300_000, 3_600_000)];
 
+/// How old an old disk is at least.
+const OLD: Duration = Duration::from_secs(3);
+
 /// What is broken at the moment, and what has been.
 pub(super) struct Faults {
     pub(super) drawn: BTreeMap<&'static str, u64>,
@@ -143,9 +152,11 @@ pub(super) struct Faults {
     /// Nodes that have been part of the ring: they come back to it, others join it.
     joined: BTreeSet<u32>,
     /// What was on a disk earlier.
-    old: Option<(u32, Snapshot)>,
+    old: Option<(Time, u32, Snapshot)>,
     /// Damaged records: where, and what they look like.
     rotten: BTreeMap<(Space, Bytes), (u32, Bytes)>,
+    /// Whether there have been such since all copies were last there: a node may doubt what it has after they are mended.
+    doubts: bool,
     /// Clocks that go back to what they were, and when.
     blips: Vec<(Time, u32, i64)>,
     /// The node that was started with a wrong clock.
@@ -176,6 +187,7 @@ impl Faults {
             joined: BTreeSet::new(),
             old: None,
             rotten: BTreeMap::new(),
+            doubts: false,
             blips: Vec::new(),
             misled: None,
         }
@@ -279,7 +291,14 @@ impl Faults {
             }
             Kind::Leave => {
                 let ready = world.node(node).is_some_and(|node| node.status() == Status::Ready);
-                if !ready || world.is_paused(node) || self.left(world) <= 2 || !self.may_stop(world, node) {
+                let leaves = self.leaving.contains(&node);
+                if !ready
+                    || leaves
+                    || self.doubts
+                    || world.is_paused(node)
+                    || self.left(world) <= 2
+                    || !self.may_stop(world, node)
+                {
                     return false;
                 }
                 if self.may_die(world) {
@@ -320,8 +339,13 @@ impl Faults {
                 }
             }
             Kind::WrongStart => {
-                let ready = world.ready().filter(|(index, _)| *index != node && !world.is_paused(*index));
-                let led = ready.count() >= 3 && self.misled.is_none_or(|other| other == node);
+                let knows = |(index, other): &(u32, &Node)| {
+                    let settled = |store: &Store| store.clock_view(world.now(), world.wall(*index)).settled;
+                    // The stand-ins of tests have no time.
+                    *index != node && !world.is_paused(*index) && other.store().is_none_or(settled)
+                };
+                let led =
+                    world.ready().filter(knows).count() >= 3 && self.misled.is_none_or(|other| other == node);
                 if !led || self.gone.contains(&node) || self.leaving.contains(&node) {
                     return false;
                 }
@@ -333,7 +357,7 @@ impl Faults {
             Kind::SlowDisk => world.slow_disk(node, [1, 10, 500][dice.below(3)]),
             Kind::FullDisk => world.fill_disk(node, dice.below(2) == 0),
             Kind::LostDisk => {
-                if self.gone.contains(&node) || !self.may_lose(world, node) {
+                if self.gone.contains(&node) || !self.may_lose(world) {
                     return false;
                 }
                 self.lose(node);
@@ -382,8 +406,14 @@ impl Faults {
 
     /// Keeps what is on a disk, and puts it back some time later.
     fn roll_back(&mut self, world: &mut World, node: u32) -> bool {
-        let Some((node, snapshot)) = self.old.take() else {
-            self.old = world.snapshot(node).map(|snapshot| (node, snapshot));
+        let Some((taken, node, snapshot)) = self.old.take() else {
+            let store = world.node(node).and_then(|node| node.store());
+            let views = |store: &Store| {
+                (0..world.config().slots).filter_map(|slot| Some(store.view(slot)?.0.members.len())).max()
+            };
+            if store.and_then(views) != Some(1) {
+                self.old = world.snapshot(node).map(|snapshot| (world.now(), node, snapshot));
+            }
             return false;
         };
         let awake = |node: u32| world.node(node).is_some() && !world.is_paused(node);
@@ -392,8 +422,8 @@ impl Faults {
             // It is another disk by now: the old one is gone.
             return false;
         }
-        if !awake || !self.may_lose(world, node) {
-            self.old = Some((node, snapshot));
+        if !awake || world.now().since(taken) < OLD || !self.may_lose(world) {
+            self.old = Some((taken, node, snapshot));
             return false;
         }
         self.lose(node);
@@ -405,7 +435,8 @@ impl Faults {
     fn rot(&mut self, world: &mut World, node: u32, dice: &mut SeededDice) -> bool {
         let space = [Space::Data, Space::Members][dice.below(2)];
         self.look(world);
-        if !self.lost.is_empty() || self.smallest < 2 || self.gone.contains(&node) {
+        if !self.lost.is_empty() || !self.leaving.is_empty() || self.smallest < 2 || self.gone.contains(&node)
+        {
             return false;
         }
         let rotten = &self.rotten;
@@ -414,6 +445,7 @@ impl Faults {
             return false;
         };
         self.rotten.insert((space, key), (node, damaged));
+        self.doubts = true;
         true
     }
 
@@ -444,12 +476,6 @@ impl Faults {
             world.slow_disk(node, 1);
             world.fill_disk(node, false);
         }
-        for node in self.leaving.clone() {
-            let gone = |world: &World| world.node(node).is_none_or(|node| node.status() == Status::Out);
-            // It waits until no slot needs it.
-            world.run_until(Duration::from_secs(120), gone);
-        }
-        self.bury(world);
         let stopped: Vec<u32> = (0..world.len() as u32)
             .filter(|node| world.node(*node).is_none() && !self.gone.contains(node))
             .collect();
@@ -457,15 +483,24 @@ impl Faults {
         stopped.iter().for_each(|node| self.come_back(world, *node));
     }
 
-    /// Takes away the nodes that have left.
-    pub(super) fn bury(&mut self, world: &mut World) {
-        self.leaving.retain(|node| {
-            let out = world.node(*node).is_none_or(|node| node.status() == Status::Out);
-            if out && !world.is_paused(*node) {
+    /// Takes away the nodes that have left. Returns those that may come back.
+    pub(super) fn bury(&mut self, world: &mut World) -> Vec<u32> {
+        let out = |node: &u32| world.node(*node).is_none_or(|node| node.status() == Status::Out);
+        let (out, leaving): (Vec<u32>, Vec<u32>) = self.leaving.iter().partition(|node| out(node));
+        self.leaving = leaving;
+        for node in &out {
+            if !world.is_paused(*node) {
                 world.crash(*node);
             }
-            !out
-        });
+        }
+        out.into_iter().filter(|node| !self.gone.contains(node)).collect()
+    }
+
+    /// The same in peace: those that may come back do.
+    pub(super) fn bury_in_peace(&mut self, world: &mut World) {
+        for node in self.bury(world) {
+            self.restart(world, node);
+        }
     }
 
     fn restart(&mut self, world: &mut World, node: u32) {
@@ -513,25 +548,21 @@ impl Faults {
     }
 
     /// See [`Kind::LostDisk`].
-    fn may_lose(&mut self, world: &World, node: u32) -> bool {
+    fn may_lose(&mut self, world: &World) -> bool {
         self.look(world);
         let disks = match self.smallest {
             0 | 1 => 0,
             2 => 1,
             members => members - (members / 2 + 1),
         };
-        // One that was lost already may be lost again as long as it is a member of nothing: with a new disk or a new identity
-        // it is another member.
-        let held = world.node(node).and_then(|node| node.store()).map_or(0, |store| store.survey().slots);
-        let again = self.lost.contains(&node) && held == 0;
-        self.rotten.is_empty() && (again || self.lost.len() < disks)
+        !self.doubts && self.lost.len() < disks
     }
 
     /// See [`Kind::Death`].
     fn may_die(&mut self, world: &World) -> bool {
         self.look(world);
         let disks = self.smallest.saturating_sub(self.smallest / 2 + 1);
-        self.rotten.is_empty() && self.lost.len() < disks && self.left(world) > 2
+        !self.doubts && self.lost.len() < disks && self.left(world) > 2
     }
 
     fn lose(&mut self, node: u32) {
@@ -541,11 +572,13 @@ impl Faults {
 
     /// Sees what has been made good.
     fn look(&mut self, world: &World) {
-        self.rotten.retain(|(space, key), (node, damaged)| {
-            world.durable(*node).is_some_and(|disk| disk.read(*space, key).as_ref() == Some(damaged))
-        });
-        if let Some(members) = smallest_view(world, &self.leaving) {
+        if let Some(members) = smallest_view(world, &self.leaving, &self.gone) {
             self.lost.clear();
+            // Not before: what took the place of a damaged record may be older than what that was.
+            self.rotten.retain(|(space, key), (node, damaged)| {
+                world.durable(*node).is_some_and(|disk| disk.read(*space, key).as_ref() == Some(damaged))
+            });
+            self.doubts = !self.rotten.is_empty();
             self.smallest = members;
         }
     }
@@ -558,11 +591,15 @@ fn step(dice: &mut SeededDice) -> i64 {
     if dice.below(2) == 0 { size } else { -size }
 }
 
-/// Returns how many members the smallest view has, if all slots have all their copies on nodes that run and serve them.
-fn smallest_view(world: &World, leaving: &[u32]) -> Option<usize> {
+/// Returns how many members that stay the smallest view has, if all slots have all their copies on nodes that run and serve them,
+/// and none on a node that never comes back.
+fn smallest_view(world: &World, leaving: &[u32], gone: &BTreeSet<u32>) -> Option<usize> {
     let ready = || world.ready().filter(|(index, _)| !world.is_paused(*index));
     let stays = ready().filter(|(index, _)| !leaving.contains(index)).count();
     let wanted = stays.min(world.config().replicas.into());
+    if stays == 0 {
+        return None;
+    }
     // The stand-ins of tests have no slots.
     if ready().all(|(_, node)| node.store().is_none()) {
         return Some(wanted);
@@ -572,10 +609,13 @@ fn smallest_view(world: &World, leaving: &[u32]) -> Option<usize> {
         let views = || ready().filter_map(|(_, node)| node.store()?.view(slot));
         let (newest, _) = views().max_by_key(|(view, _)| view.epoch)?;
         let serving = views().filter(|(view, serves)| view.epoch == newest.epoch && *serves).count();
-        if serving < newest.members.len() || newest.members.len() < wanted {
+        let lost = |member: &Member| gone.iter().any(|node| world.contact(*node).id == member.id);
+        if serving < newest.members.len() || newest.members.len() < wanted || newest.members.iter().any(lost)
+        {
             return None;
         }
-        smallest = smallest.min(newest.members.len());
+        let leaves = |member: &&Member| leaving.iter().any(|node| world.contact(*node).id == member.id);
+        smallest = smallest.min(newest.members.len() - newest.members.iter().filter(leaves).count());
     }
     Some(smallest)
 }

@@ -48,7 +48,7 @@ pub const SAFEGUARDS: &[Safeguard] = &[
 ];
 
 fn with_store(node: Node, born: u32, records: &dyn Records, config: &Config) -> Node {
-    let store = Store::open(node.me().id, born, records, config);
+    let store = Store::open(node.me(), born, records, config);
     node.with_store(store)
 }
 
@@ -304,6 +304,8 @@ pub fn world(
     // A node that finds itself broken panics; here that is a finding like any other.
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         world.grow(set_up.nodes);
+        // Until it is on the first node's disk, there is no cluster that could be lost.
+        world.run_for(Duration::from_millis(100));
         let mut faults = Faults::new(&mut dice, set_up);
         let end = world.now().after(set_up.duration);
         while world.now() < end {
@@ -374,7 +376,7 @@ fn peace(
         }
         load.run(world, desk, Duration::from_millis(500));
         // A node that was told to leave does so when no slot needs it any more.
-        faults.bury(world);
+        faults.bury_in_peace(world);
     }
     summary.ready_after = world.now().since(start);
     let start = world.now();

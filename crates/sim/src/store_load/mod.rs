@@ -365,8 +365,13 @@ impl Load {
             .filter(|key| self.keys[*key].sort == sort && !self.keys[*key].retired)
             .collect();
         let key = keys[self.dice.below(keys.len())];
+        let increments = self.keys[key].increments;
         let action = self.action(action, key);
         let asked = self.ask(client, key, action, world, desk);
+        if !asked {
+            // Nobody was told of it: its digit is still free.
+            self.keys[key].increments = increments;
+        }
         let KeyInUse { operations, increments, .. } = self.keys[key];
         // Some increments are left for the last look.
         if asked && (operations >= self.set_up.per_key || increments + DIGITS_LEFT >= DIGITS) {

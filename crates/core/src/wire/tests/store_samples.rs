@@ -191,6 +191,7 @@ pub(super) fn samples_of(kind: BodyKind) -> Vec<Body> {
                 any: false,
                 bytes: 0,
                 doubts: false,
+                doubted: Vec::new(),
             },
             Message::Pull {
                 nonce,
@@ -200,6 +201,7 @@ pub(super) fn samples_of(kind: BodyKind) -> Vec<Body> {
                 any: true,
                 bytes: 8192,
                 doubts: true,
+                doubted: vec![7, u64::MAX],
             },
         ],
         BodyKind::StorePage => vec![

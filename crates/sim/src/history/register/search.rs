@@ -222,8 +222,10 @@ fn steps(operations: &[Operation], rules: &Rules) -> Vec<Step> {
                             match observed.values.get(text.as_str()) {
                                 // It happened before anybody was told of it.
                                 Some(first) => (required, completed) = (true, *first),
-                                // All that nobody has read are alike.
-                                None if observed.unattributed || observed.presence => ghost = true,
+                                // All that nobody has read are alike. One that ended by itself has left nothing behind.
+                                None if observed.unattributed || observed.presence || ttl.is_some() => {
+                                    ghost = true
+                                }
                                 None => continue,
                             }
                         }
