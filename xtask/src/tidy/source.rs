@@ -13,7 +13,7 @@ const MARKS: [&str; 5] = [
 ];
 
 /// Past this many lines there is a second noun in a file.
-const LINES_MAX: usize = 900;
+const LINES_MAX: usize = 800;
 
 pub(super) fn check(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();

@@ -5,9 +5,9 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::Store;
-use super::coordinating::{Client, is_plain, is_read, is_repeatable};
 use super::message::{Message, Packet, Response};
 use super::op::{Action, Ask, Change, Happened, Trouble};
+use super::operation::{Client, is_plain, is_read, is_repeatable};
 use super::record::Origin;
 use super::version::Version;
 use super::view::{Cut, Standing};

@@ -5,9 +5,9 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::Store;
-use super::coordinating::{Stage, Then, Writing, ends};
 use super::message::{Response, Verdict};
 use super::op::{Action, Change, Condition, Found, Happened, Trouble};
+use super::operation::{Stage, Then, Writing, ends};
 use super::reading::value;
 use super::record::{Cell, Kind, Record};
 use super::sets::is_stale;

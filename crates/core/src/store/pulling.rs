@@ -355,11 +355,16 @@ impl Store {
             self.room = room;
             return;
         }
-        let held = self.held(cell, cx).unwrap_or_else(|_| {
-            // It counts no longer, so that it can come anew.
-            self.recount(number, cx.records, cx.config);
-            None
-        });
+        let held = match self.held(cell, cx) {
+            Ok(held) => held,
+            // What this node adds to the next view is not what it should be: it may have been later than what has come.
+            Err(_) if matches!(why, Why::Merge { .. }) => return self.doubt(number, cx),
+            Err(_) => {
+                // It counts no longer, so that it can come anew.
+                self.recount(number, cx.records, cx.config);
+                None
+            }
+        };
         let takes = match &held {
             Some(held) if why.is_exact() => held.rank() != record.rank(),
             Some(held) => held.rank() < record.rank(),

@@ -3,9 +3,9 @@
 use alloc::vec::Vec;
 
 use super::Store;
-use super::coordinating::{ITEMS, Stage, Then, Writing};
 use super::message::{Response, Step, Verdict};
 use super::op::{Action, CopyAt, Found, Level, Listed, Name, Trouble, Value};
+use super::operation::{ITEMS, Stage, Then, Writing};
 use super::record::{Cell, Kind, Record};
 use super::version::Version;
 use super::view::Cut;

@@ -4,9 +4,9 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::Store;
-use super::coordinating::{Stage, Then};
 use super::message::Response;
 use super::op::{Happened, Trouble};
+use super::operation::{Stage, Then};
 use super::record::Cell;
 use super::view::Standing;
 use crate::config::Safeguard;

@@ -2,9 +2,10 @@
 
 use super::Store;
 use super::coding::Shared;
-use super::coordinating::{HEAD, Then, ends, nonce};
+use super::coordinating::nonce;
 use super::message::{Message, Response, Step};
 use super::op::{Action, Ask, Happened, Trouble};
+use super::operation::{HEAD, Then, ends};
 use super::record::{Cell, Kind, Record};
 use super::version::Version;
 use crate::config::Safeguard;

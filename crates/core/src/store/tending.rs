@@ -28,7 +28,7 @@ const ASKED: Duration = Duration::from_millis(200);
 /// How soon a node that is to become a member is told again that a write waits for that.
 const URGENT: Duration = Duration::from_millis(50);
 /// How often a node that is to become a member is told so.
-const TOLD: Duration = Duration::from_secs(1);
+pub(super) const TOLD: Duration = Duration::from_secs(1);
 /// Slots looked for at the same time, and nodes.
 const SEEKING: usize = 16;
 /// How long a lookup is waited for.
@@ -389,45 +389,6 @@ impl Store {
 
     fn is_pausing(&self, id: NodeId, cx: &Ctx<'_>) -> bool {
         self.peers.get(&id).is_some_and(|peer| peer.pausing.is_some_and(|until| until > cx.now))
-    }
-
-    pub(super) fn tell_leaving(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
-        self.tell_all(&Message::Leaving, ring, cx);
-    }
-
-    /// Says once more that this node leaves, and finds out who is there to stay.
-    fn go_on_leaving(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
-        let Some(leaving) = &mut self.leaving else { return };
-        self.restless = true;
-        if cx.now.since(leaving.told) < TOLD {
-            return;
-        }
-        leaving.told = cx.now;
-        self.tell_leaving(ring, cx);
-        let members = self.slots.values().filter(|slot| slot.view.has(self.me));
-        let members = members.flat_map(|slot| slot.view.members.iter().map(|member| member.id));
-        let unknown = |id: &NodeId| self.peers.get(id).is_none_or(|peer| peer.born.is_none());
-        let unknown: BTreeSet<NodeId> = members.filter(|id| *id != self.me.id && unknown(id)).collect();
-        for id in unknown {
-            self.ask_born(id, ring, cx);
-        }
-    }
-
-    /// Tells everybody who shares a slot with this node.
-    fn tell_all(&mut self, message: &Message, ring: &dyn Routes, cx: &mut Ctx<'_>) {
-        let members = self.slots.values().flat_map(|slot| slot.view.members.iter().map(|member| member.id));
-        let peers: BTreeSet<NodeId> = members
-            .chain(ring.neighbours().iter().map(|peer| peer.id))
-            .filter(|id| *id != self.me.id)
-            .collect();
-        for peer in peers {
-            self.send(peer, message.clone(), ring, cx);
-        }
-    }
-
-    /// Says that this node stops for a while.
-    pub(crate) fn pause(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
-        self.tell_all(&Message::Pausing, ring, cx);
     }
 
     /// Returns the slots this node and another share, of which `leader` comes first.

@@ -397,3 +397,35 @@ fn values_of_a_set_whose_own_record_is_damaged_are_no_garbage() {
         assert_eq!(cluster.members(node, "set"), ["a", "b", "c"], "at {node}");
     }
 }
+
+#[test]
+fn damaged_record_does_not_make_a_view_forget_what_it_was() {
+    for damaged in 0..3 {
+        let (dead, late) = ((damaged + 1) % 3, (damaged + 2) % 3);
+        let settings = Settings { dead_after: Duration::from_secs(5), ..settings() };
+        let mut cluster = Cluster::of(3, settings, 1);
+        cluster.run(Duration::from_secs(5));
+        for key in keys() {
+            cluster.put(0, &key, "v");
+        }
+        cluster.run(Duration::from_secs(1));
+        // One member misses the deletes. Of those that have them one dies, and the disk of the other is damaged.
+        cluster.cut = vec![(late, damaged), (late, dead)];
+        for key in keys() {
+            cluster.act(dead, &key, change(Change::Delete)).expect("deleted");
+        }
+        cluster.vanish(damaged);
+        for key in keys() {
+            damage(&mut cluster, damaged, &key);
+        }
+        cluster.crash(dead);
+        cluster.cut.clear();
+        cluster.restart(damaged);
+        cluster.run(Duration::from_secs(20));
+        cluster.restart(dead);
+        cluster.run(Duration::from_secs(30));
+        for key in keys() {
+            assert_eq!(cluster.get(late, &key), None, "{key}, {damaged} is damaged");
+        }
+    }
+}

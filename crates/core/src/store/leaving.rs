@@ -1,0 +1,110 @@
+//! Going away: for good, once copies are elsewhere, or for a while.
+
+use alloc::collections::BTreeSet;
+
+use super::Store;
+use super::message::Message;
+use super::tending::TOLD;
+use super::view::{Member, Slot};
+use crate::edge::{Ctx, RequestId};
+use crate::id::NodeId;
+use crate::overlay::Routes;
+use crate::time::Time;
+
+/// This node is to leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Leaving {
+    request: RequestId,
+    /// Until when it waits for copies to be made elsewhere.
+    latest: Time,
+    /// When the others were last told.
+    told: Time,
+}
+
+impl Store {
+    /// Says goodbye: copies are made elsewhere first. `true`: there is nothing to wait for.
+    pub(crate) fn leave(&mut self, request: RequestId, ring: &dyn Routes, cx: &mut Ctx<'_>) -> bool {
+        if self.leaving.is_some() {
+            return false;
+        }
+        let sole = |slot: &Slot| slot.view.members == [self.me];
+        let alone = ring.neighbours().is_empty()
+            && self.slots.values().filter(|slot| slot.view.has(self.me)).all(sole);
+        if !self.holds_anything() || alone {
+            return true;
+        }
+        self.leaving = Some(Leaving { request, latest: cx.now.after(cx.config.drain), told: cx.now });
+        self.restless = true;
+        self.tell_leaving(ring, cx);
+        self.finish(ring, cx);
+        false
+    }
+
+    /// Returns the request to leave once nothing is held any more, or it takes too long.
+    pub(crate) fn may_leave(&mut self, now: Time) -> Option<RequestId> {
+        let Leaving { request, latest, .. } = self.leaving?;
+        let done = !self.holds_anything() && self.asks.is_empty();
+        // However long it takes, it does not leave a slot without a quorum behind.
+        (done || (now >= latest && !self.is_needed())).then(|| {
+            self.leaving = None;
+            request
+        })
+    }
+
+    /// Says whether a slot has no quorum without this node. Others count if they are known to be there, in this life, and
+    /// to stay; unless all of them leave.
+    fn is_needed(&self) -> bool {
+        let stays = |member: &&Member| {
+            let peer = self.peers.get(&member.id);
+            peer.is_some_and(|peer| peer.born == Some(member.born) && peer.down.is_none() && !peer.leaving)
+        };
+        self.slots.values().filter(|slot| slot.view.has(self.me)).any(|slot| {
+            let others = || slot.view.members.iter().filter(|member| **member != self.me);
+            let leaves = |member: &Member| self.peers.get(&member.id).is_some_and(|peer| peer.leaving);
+            others().filter(stays).count() < slot.view.quorum() && !others().all(leaves)
+        })
+    }
+
+    fn holds_anything(&self) -> bool {
+        self.slots.values().any(|slot| slot.view.has(self.me))
+    }
+
+    pub(super) fn tell_leaving(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        self.tell_all(&Message::Leaving, ring, cx);
+    }
+
+    /// Says once more that this node leaves, and finds out who is there to stay.
+    pub(super) fn go_on_leaving(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let Some(leaving) = &mut self.leaving else { return };
+        self.restless = true;
+        if cx.now.since(leaving.told) < TOLD {
+            return;
+        }
+        leaving.told = cx.now;
+        self.tell_leaving(ring, cx);
+        let members = self.slots.values().filter(|slot| slot.view.has(self.me));
+        let members = members.flat_map(|slot| slot.view.members.iter().map(|member| member.id));
+        let unknown = |id: &NodeId| self.peers.get(id).is_none_or(|peer| peer.born.is_none());
+        let unknown: BTreeSet<NodeId> = members.filter(|id| *id != self.me.id && unknown(id)).collect();
+        for id in unknown {
+            self.ask_born(id, ring, cx);
+        }
+    }
+
+    /// Tells everybody who shares a slot with this node.
+    fn tell_all(&mut self, message: &Message, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        let members = self.slots.values().flat_map(|slot| slot.view.members.iter().map(|member| member.id));
+        let peers: BTreeSet<NodeId> = members
+            .chain(ring.neighbours().iter().map(|peer| peer.id))
+            .filter(|id| *id != self.me.id)
+            .collect();
+        for peer in peers {
+            self.send(peer, message.clone(), ring, cx);
+        }
+    }
+
+    /// Says that this node stops for a while.
+    pub(crate) fn pause(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        self.tell_all(&Message::Pausing, ring, cx);
+    }
+}
