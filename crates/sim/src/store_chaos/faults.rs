@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use kringle_core::dice::{Dice, SeededDice};
 use kringle_core::edge::Command;
+use kringle_core::id::Id;
 use kringle_core::node::Node;
 use kringle_core::overlay::Status;
 use kringle_core::records::{Bytes, Records, Space};
 use kringle_core::store::Store;
-use kringle_core::store::view::Member;
+use kringle_core::store::view::{Member, View};
 use kringle_core::time::Time;
 
 use super::SetUp;
@@ -87,7 +88,7 @@ enum Kind {
     /// survivor cannot tell death from a cut. The next only when all copies are back.
     Death,
     /// A bit of a stored record flips. Several nodes at a time, but of each key one copy at a time, and only in views of two
-    /// or more: n - q + 1 other members must be able to tell what they have. Not while a lost disk is being filled, and not while a node leaves: what
+    /// or more all of whose members serve: n - q + 1 others must be able to tell what they have. Not while a lost disk is being filled, and not while a node leaves: what
     /// nobody has read since it was damaged may be the only copy then.
     Rot,
 }
@@ -440,8 +441,13 @@ impl Faults {
             return false;
         }
         let rotten = &self.rotten;
-        let Some((key, damaged)) = world.rot(node, space, &|key| !rotten.contains_key(&(space, key.clone())))
-        else {
+        let config = world.config().clone();
+        let whole: BTreeSet<u32> =
+            (0..config.slots).filter(|slot| whole_view(world, *slot).is_some()).collect();
+        let slot = |key: &Bytes| Id::from_first_bytes(key).map(|id| Store::slot_of(id, &config));
+        let served = |key: &Bytes| slot(key).is_ok_and(|slot| whole.contains(&slot));
+        let may = |key: &Bytes| !rotten.contains_key(&(space, key.clone())) && served(key);
+        let Some((key, damaged)) = world.rot(node, space, &may) else {
             return false;
         };
         self.rotten.insert((space, key), (node, damaged));
@@ -544,7 +550,10 @@ impl Faults {
     fn may_stop(&self, world: &World, node: u32) -> bool {
         let stopped = |node: &u32| world.node(*node).is_none() || world.is_paused(*node);
         let down = (0..world.len() as u32).filter(|node| !self.gone.contains(node)).filter(stopped).count();
-        !self.gone.contains(&node) && !stopped(&node) && down < (self.left(world) / 2).max(1)
+        !self.gone.contains(&node)
+            && !stopped(&node)
+            && self.lost.len() < 2
+            && down < (self.left(world) / 2).max(1)
     }
 
     /// See [`Kind::LostDisk`].
@@ -555,14 +564,23 @@ impl Faults {
             2 => 1,
             members => members - (members / 2 + 1),
         };
-        !self.doubts && self.lost.len() < disks
+        !self.doubts && self.lost.len() < disks && self.may_be_second(world)
     }
 
     /// See [`Kind::Death`].
     fn may_die(&mut self, world: &World) -> bool {
         self.look(world);
         let disks = self.smallest.saturating_sub(self.smallest / 2 + 1);
-        !self.doubts && self.lost.len() < disks && self.left(world) > 2
+        !self.doubts && self.lost.len() < disks && self.may_be_second(world) && self.left(world) > 2
+    }
+
+    /// Says whether a disk may be lost though another one has been and is not made up for: nobody else is away, or views
+    /// would go on with fewer members than they had.
+    fn may_be_second(&self, world: &World) -> bool {
+        let away = |node: &u32| world.node(*node).is_none() || world.is_paused(*node);
+        let others =
+            (0..world.len() as u32).filter(|node| !self.gone.contains(node) && !self.lost.contains(node));
+        self.lost.is_empty() || (others.filter(away).count() == 0 && self.leaving.is_empty())
     }
 
     fn lose(&mut self, node: u32) {
@@ -606,16 +624,22 @@ fn smallest_view(world: &World, leaving: &[u32], gone: &BTreeSet<u32>) -> Option
     }
     let mut smallest = usize::MAX;
     for slot in 0..world.config().slots {
-        let views = || ready().filter_map(|(_, node)| node.store()?.view(slot));
-        let (newest, _) = views().max_by_key(|(view, _)| view.epoch)?;
-        let serving = views().filter(|(view, serves)| view.epoch == newest.epoch && *serves).count();
+        let newest = whole_view(world, slot)?;
         let lost = |member: &Member| gone.iter().any(|node| world.contact(*node).id == member.id);
-        if serving < newest.members.len() || newest.members.len() < wanted || newest.members.iter().any(lost)
-        {
+        if newest.members.len() < wanted || newest.members.iter().any(lost) {
             return None;
         }
         let leaves = |member: &&Member| leaving.iter().any(|node| world.contact(*node).id == member.id);
         smallest = smallest.min(newest.members.len() - newest.members.iter().filter(leaves).count());
     }
     Some(smallest)
+}
+
+/// Returns the view of a slot, if all its members run and serve it.
+fn whole_view(world: &World, slot: u32) -> Option<&View> {
+    let ready = || world.ready().filter(|(index, _)| !world.is_paused(*index));
+    let views = || ready().filter_map(|(_, node)| node.store()?.view(slot));
+    let (newest, _) = views().max_by_key(|(view, _)| view.epoch)?;
+    let serving = views().filter(|(view, serves)| view.epoch == newest.epoch && *serves).count();
+    (serving == newest.members.len()).then_some(newest)
 }
