@@ -1,8 +1,9 @@
 //! Figures of the store: processes on loopback, TLS between them, values on the disk of this machine.
 //!
 //! `cargo xtask bench store [PART].. [--seed S] [--seconds N] [--cycles N] [--dir DIR] [--json]`. Parts: put, get,
-//! latency, kills, stops, loop, restarts, reload; without one, all of them. Every node is a process of its own (this very program) with
-//! the settings people get by default, and keeps what it stores below DIR (the temporary directory unless told).
+//! latency, kills, stops, loop, restarts, reload, join; without one, all of them. Every node is a process of its own (this
+//! very program) with the settings people get by default, and keeps what it stores below DIR (the temporary directory
+//! unless told).
 //! Progress goes to standard error.
 
 mod ring;
@@ -24,7 +25,7 @@ use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
 const LONG: Duration = Duration::from_secs(120);
-const PARTS: [&str; 8] = ["put", "get", "latency", "kills", "stops", "loop", "restarts", "reload"];
+const PARTS: [&str; 9] = ["put", "get", "latency", "kills", "stops", "loop", "restarts", "reload", "join"];
 const USAGE: &str = "usage: bench_store [PART].. [--seed S] [--seconds N] [--cycles N] [--dir DIR] [--json]";
 /// Copies of each value.
 const COPIES: usize = 3;
@@ -67,6 +68,7 @@ fn main() {
             "stops" => bench.stops(),
             "restarts" => bench.restarts(),
             "reload" => bench.reload(),
+            "join" => bench.join(),
             _ => bench.cycles(),
         }
     }
@@ -571,6 +573,53 @@ impl Bench {
         serves(&node, "after");
         let what = format!("restart with {} records of 1 KiB: serving", done.done);
         self.table.row(&what, killed.elapsed().as_secs_f64(), "s", "5 s", "2 s");
+    }
+
+    /// A node joins five that hold two million records of a kibibyte, in three copies, while a thousand operations a second
+    /// go on.
+    fn join(&self) {
+        let like = Options::default();
+        let mut ring = self.ring_like(&like, 5, true);
+        let keys = u32::try_from(self.plan.cycles.saturating_mul(2000)).unwrap_or(u32::MAX);
+        let fill = StoreLoad { fill: true, outstanding: 256, bytes: 1024, keys, ..self.load() };
+        let (done, _) = self.run(&[&ring.nodes[0]], |_| fill.clone());
+        eprintln!("{} values written, failed: {:?}", done.done, done.errors);
+        let load = |for_ms| StoreLoad { for_ms, gets: 50, pause_us: 5_000, bytes: 1024, keys, ..self.load() };
+        let (before, _) = self.run(&ring.all(), |_| load(20_000));
+        let join = ring.nodes.iter().map(|node| node.address).collect();
+        let start = Instant::now();
+        let node = expect(Launcher::default().start(&Options { join, ..ring.options(5, &like) }));
+        let held = |node: &Process| expect(node.summary()).store.unwrap_or_default();
+        let (mut during, mut moving) = (StoreLoaded::default(), true);
+        while moving && start.elapsed() < LONG * 10 {
+            let (done, _) = self.run(&ring.all(), |_| load(1_000));
+            during.merge(&done);
+            let new = held(&node);
+            moving = new.slots == 0 || new.pulls > 0 || ring.nodes.iter().any(|node| held(node).moving > 0);
+            eprintln!(
+                "{:?}: {} slots, {} records, {} pulls",
+                start.elapsed(),
+                new.slots,
+                new.copies,
+                new.pulls
+            );
+        }
+        let took = start.elapsed().as_secs_f64();
+        let p99 = |loaded: &StoreLoaded| loaded.took.quantile(9_900) as f64 / 1e3;
+        let records = held(&node).copies;
+        let what = format!(
+            "join into 5 nodes with {} records of 1 KiB, 3 copies: p99 during the move / before",
+            done.done
+        );
+        self.table.row(&what, p99(&during) / p99(&before).max(1e-3), "x", "3 x", "1.5 x");
+        self.table.note("  p99 before", p99(&before), "ms");
+        self.table.note("  p99 during the move", p99(&during), "ms");
+        self.table.note("  p50 before", before.took.quantile(5_000) as f64 / 1e3, "ms");
+        self.table.note("  p50 during the move", during.took.quantile(5_000) as f64 / 1e3, "ms");
+        self.table.note("  failed during the move", during.failed() as f64, "");
+        self.table.note("  the move took", took, "s");
+        self.table.note("  records moved", records as f64, "");
+        ring.nodes.push(node);
     }
 
     fn ring_one(&self, like: &Options) -> Ring {
