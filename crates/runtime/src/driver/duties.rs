@@ -133,10 +133,14 @@ impl Driver {
         if known.is_empty() {
             return;
         }
+        self.write_peers(&known);
         self.has_peers();
+    }
+
+    fn write_peers(&mut self, known: &[Remembered]) {
         let Some(home) = &self.home else { return };
         let mut hasher = blake3::Hasher::new();
-        for peer in &known {
+        for peer in known {
             hasher.update(&peer.id.to_bytes()).update(&peer.incarnation.to_be_bytes());
             peer.endpoints.iter().for_each(|endpoint| {
                 hasher.update(endpoint.to_string().as_bytes());
@@ -146,15 +150,25 @@ impl Driver {
         hasher.finalize_xof().fill(&mut digest);
         let digest = u64::from_be_bytes(digest);
         if std::mem::replace(&mut self.remembered, digest) != digest
-            && let Err(error) = home.set_peers(&known)
+            && let Err(error) = home.set_peers(known)
         {
             tracing::warn!(%error, "cannot remember peers");
         }
     }
 
+    /// Somebody else is in the ring. If it is the first, it is written down at once: if all nodes lose power now, each must
+    /// find another one.
+    pub(super) fn met(&mut self, peer: Contact) {
+        if !self.had_peers {
+            let endpoints = self.book.get(peer.addr).to_vec();
+            self.write_peers(&[Remembered { id: peer.id, incarnation: peer.incarnation, endpoints }]);
+        }
+        self.has_peers();
+    }
+
     /// From now on this identity has been part of a ring. On disk before anything is promised to anybody: the next life
     /// has to know that there may be promises.
-    pub(super) fn has_peers(&mut self) {
+    fn has_peers(&mut self) {
         if !std::mem::replace(&mut self.had_peers, true) {
             self.save_membership();
         }

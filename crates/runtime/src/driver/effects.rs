@@ -175,7 +175,7 @@ impl Driver {
             }
             CoreEvent::PeerUp(peer) => {
                 self.joined.push(peer.id);
-                self.has_peers();
+                self.met(peer);
                 Some(What::PeerUp { peer: peer.id.to_string() })
             }
             CoreEvent::PeerDown(peer) => {

@@ -35,7 +35,7 @@ const CACHE: u64 = 16 << 20;
 /// The least the database accepts; all of it is replayed at a start.
 const JOURNALS: u64 = 64 << 20;
 /// New entries of one space that are kept in memory before they become a table.
-const MEMTABLE: u64 = 8 << 20;
+pub(super) const MEMTABLE: u64 = 8 << 20;
 /// Tables are small, so that the largest compaction (one table and about ten below it) is short, and finds room on a
 /// disk that is as full as we let it become.
 const TABLE: u64 = 4 << 20;
@@ -89,6 +89,11 @@ pub(super) struct Ready {
     /// What the last salvage could not read and the core has not yet taken note of.
     pub(super) gaps: Vec<Gap>,
     pub(super) damage: Damage,
+}
+
+/// How tables are compacted.
+pub(super) fn strategy() -> Leveled {
+    Leveled::default().with_table_target_size(TABLE)
 }
 
 impl Files {
@@ -334,8 +339,9 @@ impl Files {
             let table = |name: &str| {
                 db.keyspace(name, || {
                     KeyspaceCreateOptions::default()
-                        .max_memtable_size(MEMTABLE)
-                        .compaction_strategy(Arc::new(Leveled::default().with_table_target_size(TABLE)))
+                        // The writer sees to it: see `Task::make_room`.
+                        .max_memtable_size(4 * MEMTABLE)
+                        .compaction_strategy(Arc::new(strategy()))
                 })
             };
             // The order numbers them in a new database: see `salvage`.

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 
 use crate::home::{Home, HomeError};
 
+mod compacting;
 mod disk;
 mod files;
 mod header;

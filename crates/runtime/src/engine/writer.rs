@@ -11,12 +11,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fjall::{OwnedWriteBatch, PersistMode};
-use kringle_core::records::Write;
+use kringle_core::records::{Space, Write};
 use tokio::sync::Notify;
 
 use super::StoreError;
+use super::compacting::Compacting;
 use super::disk::Tables;
-use super::files::COMMITS;
+use super::files::{COMMITS, MEMTABLE, strategy};
 use super::header::Mark;
 use super::journal::Record;
 use crate::home::{HomeError, Slot};
@@ -27,6 +28,8 @@ const MARK: Duration = Duration::from_secs(1);
 const CLOSING: Duration = Duration::from_secs(10);
 /// A commit that takes longer than this will not end. The database waits without a limit for its own workers.
 const STUCK: Duration = Duration::from_secs(60);
+/// What an entry takes in memory besides its key and value, about.
+const ENTRY: usize = 64;
 /// The longest key the database can take.
 pub(super) const KEY_MAX: usize = u16::MAX as usize;
 
@@ -107,12 +110,16 @@ impl Writer {
             mark,
             born,
             commits,
+            filled: [0; Space::ALL.len() + 1],
             marked: commits,
             marked_at: Instant::now(),
             shared: shared.clone(),
         };
+        let compacting = Compacting::start(task.tables.clone(), strategy())?;
         let thread = std::thread::Builder::new().name("kringle-disk".into()).spawn(move || {
             let shared = task.shared.clone();
+            // Until this thread ends.
+            let _compacting = compacting;
             let ended = catch_unwind(AssertUnwindSafe(|| task.run(&jobs)));
             if let Err(what) = ended.unwrap_or_else(|_| Err(StoreError::disk("the storage thread panicked")))
             {
@@ -203,6 +210,8 @@ struct Task {
     mark: Slot,
     born: u32,
     commits: u64,
+    /// Bytes that are kept in memory, by space; the last is the engine's own.
+    filled: [u64; Space::ALL.len() + 1],
     /// The count in the mark, and when it was written there.
     marked: u64,
     marked_at: Instant,
@@ -269,6 +278,7 @@ impl Task {
         }
         // Synced when this returns. If it fails, nobody knows what is on the disk: not even another sync could tell.
         batch.commit().map_err(|error| StoreError::of(&error))?;
+        self.make_room(&writes)?;
         self.shared.done.store(ticket, Ordering::Release);
         self.shared.busy.store(0, Ordering::Relaxed);
         let took = self.shared.now() - began;
@@ -277,6 +287,25 @@ impl Task {
         self.shared.micros.fetch_add(took, Ordering::Relaxed);
         self.shared.slowest.fetch_max(took, Ordering::Relaxed);
         self.shared.wake.notify_one();
+        Ok(())
+    }
+
+    /// Makes tables of what is kept in memory, once it is enough. The database would do so itself, but asks its worker with every commit
+    /// until that is done. While the worker compacts, that fills the queue between them; then the worker waits for itself
+    /// (fjall 3.1), and no commit ends any more.
+    fn make_room(&mut self, writes: &[&Write]) -> Result<(), StoreError> {
+        let Tables { spaces, engine, .. } = &self.tables;
+        for Write { space, key, value } in writes {
+            let value = value.as_ref().map_or(0, |value| value.len());
+            self.filled[*space as usize] += (key.len() + value + ENTRY) as u64;
+        }
+        self.filled[Space::ALL.len()] += ENTRY as u64;
+        for (table, filled) in spaces.iter().chain([engine]).zip(&mut self.filled) {
+            if *filled > MEMTABLE {
+                table.rotate_memtable().map_err(|error| StoreError::of(&error))?;
+                *filled = 0;
+            }
+        }
         Ok(())
     }
 

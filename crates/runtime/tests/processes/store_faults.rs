@@ -8,6 +8,7 @@ use rustix::process::Signal;
 use crate::clocks::{faked, library};
 use crate::ring::control::{form, settle};
 use crate::ring::ledger::Fetched;
+use crate::ring::protocol::Options;
 use crate::store_disks::delete_store;
 use crate::store_support::{Cluster, STORES, get, keys, options, put, try_write, write};
 use crate::support::{LONG, launcher, until};
@@ -97,4 +98,24 @@ fn of_two_nodes_the_one_that_kept_its_disk_goes_on() {
         settle(&cluster.nodes, 8, LONG).unwrap();
         cluster.serves();
     }
+}
+
+/// All nodes of a ring that is a moment old are killed, and started again with nothing but their directories.
+#[test]
+fn a_young_ring_that_was_killed_finds_itself_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = |at: usize| options(Some(folder.path().join(at.to_string())));
+    let nodes = form(&launcher(), 3, own);
+    settle(&nodes, 8, LONG).unwrap();
+    let all = keys("young", KEYS);
+    put(&nodes[0], &all, 1);
+    let addresses: Vec<_> = nodes.iter().map(|node| node.address).collect();
+    nodes.iter().for_each(|node| _ = node.signal(Signal::KILL));
+    drop(nodes);
+    let again = |at: usize| launcher().spawn(&Options { listen: Some(addresses[at]), ..own(at) });
+    let starting: Vec<_> = (0..3).map(again).collect();
+    let nodes: Vec<_> = starting.into_iter().map(|node| node.started().unwrap()).collect();
+    until("everything is read again", STORES, || {
+        get(&nodes[2], &all, "quorum").iter().all(|found| *found == Ok(Some((1, true))))
+    });
 }
