@@ -258,7 +258,7 @@ impl Default for Settings {
             drain: Duration::from_secs(30),
             clock_ahead: Duration::from_secs(5),
             dead_after: Duration::from_secs(600),
-            transfer_rate: 0,
+            transfer_rate: 16 << 20,
         }
     }
 }

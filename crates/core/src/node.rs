@@ -207,7 +207,12 @@ impl Node {
                 }
             }
             Command::Join { seeds } => self.overlay.join(request, seeds, false, cx),
-            Command::Rejoin { seeds } => self.overlay.join(request, seeds, true, cx),
+            Command::Rejoin { seeds } => {
+                if let Some(store) = &mut self.store {
+                    store.meet(&seeds);
+                }
+                self.overlay.join(request, seeds, true, cx);
+            }
             Command::Meet { peers } => self.overlay.meet(request, peers, cx),
             Command::Leave => {
                 let ready = Overlay::status(&self.overlay) == Status::Ready;

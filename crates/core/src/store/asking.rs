@@ -77,7 +77,7 @@ impl Store {
         cx: &mut Ctx<'_>,
     ) {
         self.seek_time(ring, cx);
-        let failure = match Self::is_part(ring) {
+        let failure = match self.may_serve(ring) {
             true => check(&ask, cx).err().map(Failure::Store),
             false => Some(Failure::NotJoined),
         };
@@ -212,8 +212,15 @@ impl Store {
                 cx.out.route(lookup(slots.middle(aside % slots.count()), number, ring));
             }
             Toward::Here | Toward::Nowhere => {
-                if let Some(asking) = self.asks.get_mut(&serial) {
+                // There is no ring yet: somebody this node knows from before may know who holds the slot.
+                let known = self.peers.values().filter(|peer| peer.born.is_some() && peer.down.is_none());
+                let known: Vec<Contact> = known.map(|peer| peer.contact).collect();
+                let asked = self.asks.get_mut(&serial);
+                if let Some(asking) = asked.filter(|_| known.is_empty() || !self.reopened) {
                     asking.leg = At::Pause(cx.now.after(PAUSE));
+                } else {
+                    self.remember(slot, known);
+                    self.pursue(serial, ring, cx);
                 }
             }
         }

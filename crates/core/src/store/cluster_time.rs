@@ -218,7 +218,7 @@ impl Store {
     /// Compares clocks with the nodes around, often until cluster time is known.
     pub(super) fn seek_time(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         self.time.start(cx.now, cx.wall);
-        if !Self::is_part(ring) {
+        if !self.may_serve(ring) {
             return;
         }
         self.time.since.get_or_insert(cx.now);

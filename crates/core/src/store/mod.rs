@@ -402,6 +402,21 @@ impl Store {
         matches!(ring.status(), Status::Ok | Status::Ready | Status::Leaving | Status::Isolated)
     }
 
+    /// Says whether this node may serve what it holds. One that comes back with slots does not wait for the ring: it knows
+    /// the other members. Views do not change before it has its place.
+    fn may_serve(&self, ring: &dyn Routes) -> bool {
+        Self::is_part(ring) || (self.reopened && ring.status() != Status::Out)
+    }
+
+    /// Takes note of nodes that this one knew in an earlier life.
+    pub(crate) fn meet(&mut self, peers: &[Contact]) {
+        let me = self.me.id;
+        for peer in peers.iter().filter(|peer| peer.id != me) {
+            self.peer(*peer);
+        }
+        self.restless = true;
+    }
+
     fn contact(&self, id: NodeId, ring: &dyn Routes) -> Option<Contact> {
         ring.contact(id).or_else(|| self.peers.get(&id).map(|peer| peer.contact))
     }
@@ -620,7 +635,7 @@ impl Store {
             || self.leaving.is_some()
             || self.recovery.is_some()
             || !self.rebuilds.is_empty()
-            || (!self.time.is_settled() && Self::is_part(ring))
+            || (!self.time.is_settled() && self.may_serve(ring))
             || matches!(self.proof, Proof::Wanted(_))
             || !self.changing.is_empty();
         if !busy && self.slots.is_empty() && !self.restless {

@@ -162,6 +162,8 @@ impl Store {
         let slow = matches!(pull.why, Why::Learn) && !self.rate.allows(cx);
         pull.parked = true;
         if large <= LARGE && !slow {
+            // Now, and not when it comes: many pages may be under way.
+            self.rate.spend(PAGE);
             self.ask_page(nonce, ring, cx);
         }
     }
@@ -306,7 +308,9 @@ impl Store {
             return self.pull_failed(number, pull.why);
         }
         let size = |records: &[(Cell, Shared)]| records.iter().map(|(_, record)| record.0.len()).sum();
-        self.rate.spend(size(&records));
+        if pull.after.is_none() {
+            self.rate.spend(size(&records));
+        }
         pull.differ.extend(parts);
         pull.after = records.last().map(|(cell, _)| cell.clone()).or(pull.after);
         for (cell, bytes) in records {

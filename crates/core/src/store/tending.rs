@@ -521,7 +521,7 @@ impl Store {
     /// its disk is the one they knew. Nothing can be done without them anyway.
     pub(super) fn prove(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         let Proof::Wanted(asked) = self.proof else { return };
-        if !Self::is_part(ring) {
+        if !self.may_serve(ring) {
             return;
         }
         if self.slots.values().filter(|slot| slot.view.has(self.me)).all(|slot| self.is_vouched_for(slot)) {

@@ -137,7 +137,7 @@ pub(super) const ALL: &[Key] = &[
         "SIZE|off",
         "Fetch at most this much per second while the node becomes a replica of slots",
     )
-    .or("off"),
+    .or("16MiB"),
     key(
         DISK,
         "dead-after",

@@ -264,9 +264,10 @@ fn settings(choice: &Choice) -> Result<Settings, Failure> {
     settings.lease = span(choice, "lease")?.unwrap_or(settings.lease);
     settings.heartbeat = span(choice, "heartbeat")?.unwrap_or(settings.heartbeat);
     settings.dead_after = span(choice, "dead-after")?.unwrap_or(settings.dead_after);
-    if choice.one("transfer-rate").is_some_and(|text| text != "off") {
-        settings.transfer_rate = size(choice, "transfer-rate")?.unwrap_or(0);
-    }
+    settings.transfer_rate = match choice.one("transfer-rate") {
+        Some("off") => 0,
+        _ => size(choice, "transfer-rate")?.unwrap_or(settings.transfer_rate),
+    };
     settings.ownership = match choice.one("ownership") {
         Some("lease") | None => Ownership::Lease,
         Some("hint") => Ownership::Hint,

@@ -25,6 +25,8 @@ use crate::transport::link::Link;
 /// What a node is told that was retired.
 pub(super) const RETIRED: &str =
     "this id was retired with `kringle leave ID --dead`: start with another data directory";
+/// Peers that are written down as soon as they are met.
+const ACQUAINTED: usize = 16;
 /// How often the rounds are made.
 const ROUND: Duration = Duration::from_secs(5);
 /// A node that has not been part of a ring for so long looks at its seeds again.
@@ -156,12 +158,16 @@ impl Driver {
         }
     }
 
-    /// Somebody else is in the ring. If it is the first, it is written down at once: if all nodes lose power now, each must
-    /// find another one.
+    /// Somebody else is in the ring. The first few are written down at once: if all nodes lose power now, each must find
+    /// those it shares slots with.
     pub(super) fn met(&mut self, peer: Contact) {
-        if !self.had_peers {
+        let known = self.met.iter().any(|known| known.id == peer.id);
+        if !known && self.met.len() < ACQUAINTED {
             let endpoints = self.book.get(peer.addr).to_vec();
-            self.write_peers(&[Remembered { id: peer.id, incarnation: peer.incarnation, endpoints }]);
+            self.met.push(Remembered { id: peer.id, incarnation: peer.incarnation, endpoints });
+            let met = std::mem::take(&mut self.met);
+            self.write_peers(&met);
+            self.met = met;
         }
         self.has_peers();
     }

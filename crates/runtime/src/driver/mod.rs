@@ -39,7 +39,7 @@ use crate::clock::{Clock, unix_ms};
 use crate::describe::{About, View};
 use crate::engine::{Engine, Room};
 use crate::handle::{Call, Ending};
-use crate::home::Home;
+use crate::home::{Home, Remembered};
 use crate::identity::Identity;
 use crate::identity::book::Tokens;
 use crate::identity::cluster::{Certificate, Cluster};
@@ -151,6 +151,8 @@ pub(crate) struct Driver {
     /// Messages that wait for connections to open.
     waiting_to_leave: usize,
     /// When this node last began a new life without being restarted, and how often it has.
+    /// The first peers of this life.
+    met: Vec<Remembered>,
     reborn_at: Option<Time>,
     rebirths: u32,
     /// Whether this node is finding out if it has a twin.
@@ -265,6 +267,7 @@ impl Shell {
                 discarded: parts.discarded,
                 remembered: 0,
                 waiting_to_leave: 0,
+                met: Vec::new(),
                 reborn_at: None,
                 rebirths: 0,
                 doubting: false,
