@@ -109,7 +109,7 @@ impl Store {
     }
 
     /// Says a word once what was written in this call is durable.
-    fn word_after(&mut self, to: NodeId, slot: u32, word: Word) {
+    pub(super) fn word_after(&mut self, to: NodeId, slot: u32, word: Word) {
         let (ticket, item) = (self.this_ticket(), Box::new(Item { slot, word }));
         let after = if to == self.me.id { After::Own(item) } else { After::Word(to, item) };
         self.after.push_back((ticket, after));

@@ -424,7 +424,9 @@ impl Store {
                 self.urgent.remove(&number);
                 if let Some(sponsor) = self.learners.remove(&number) {
                     let (epoch, born) = (slot.view.epoch, self.me.born);
-                    self.word(sponsor, number, Word::Learnt { epoch, born });
+                    // Once it is on the disk: those that have the records now may leave because of it.
+                    self.keep(number);
+                    self.word_after(sponsor, number, Word::Learnt { epoch, born });
                 }
             }
             Why::Merge { ballot } | Why::Adopt { ballot, .. } => self.merged(from, number, ballot, cx),

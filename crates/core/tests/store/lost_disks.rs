@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use kringle_core::config::{Safeguard, Settings};
 use kringle_core::edge::{Command, Failure, Input, Reply};
+use kringle_core::message::Body;
 use kringle_core::records::{Space, Write};
 use kringle_core::store::RecoveryPlan;
+use kringle_core::store::message::{Message, Word};
 use kringle_core::store::op::{Action, Change};
 use kringle_core::store::record::Cell;
 
@@ -428,4 +430,35 @@ fn damaged_record_does_not_make_a_view_forget_what_it_was() {
             assert_eq!(cluster.get(late, &key), None, "{key}, {damaged} is damaged");
         }
     }
+}
+
+/// The only other node leaves as soon as a newcomer has everything. The newcomer loses power before that is on its disk, if
+/// it says so too early.
+#[test]
+fn newcomer_says_that_it_has_the_records_when_they_are_on_its_disk() {
+    let mut cluster = Cluster::of(2, settings(), 1);
+    cluster.crash(1);
+    cluster.run(Duration::from_secs(2));
+    for key in keys() {
+        cluster.put(0, &key, "v");
+    }
+    cluster.restart(1);
+    let learnt = |cluster: &Cluster| {
+        let slots = |body: &Body| match body {
+            Body::Store(packet) => match &packet.message {
+                Message::Slots(items) => items.iter().any(|item| matches!(item.word, Word::Learnt { .. })),
+                _ => false,
+            },
+            _ => false,
+        };
+        cluster.wire.iter().any(|(.., from, body)| from.id == cluster.places[1].contact.id && slots(body))
+    };
+    let end = cluster.now.after(Duration::from_secs(20));
+    while !learnt(&cluster) {
+        assert!(cluster.now < end, "it learns");
+        cluster.run(Duration::from_micros(100));
+    }
+    let views = cluster.places[1].safe.entries(Space::Views).len();
+    let records = cluster.places[1].safe.entries(Space::Data).len();
+    assert!(views > 0 && records > 0, "{views} views and {records} records are on its disk");
 }

@@ -35,10 +35,10 @@ const CACHE: u64 = 16 << 20;
 /// The least the database accepts; all of it is replayed at a start.
 const JOURNALS: u64 = 64 << 20;
 /// New entries of one space that are kept in memory before they become a table.
-pub(super) const MEMTABLE: u64 = 8 << 20;
+pub(super) const MEMTABLE: u64 = if cfg!(test) { 256 << 10 } else { 8 << 20 };
 /// Tables are small, so that the largest compaction (one table and about ten below it) is short, and finds room on a
 /// disk that is as full as we let it become.
-const TABLE: u64 = 4 << 20;
+const TABLE: u64 = MEMTABLE / 2;
 /// Files kept open.
 const FILES: usize = 128;
 /// The table that counts commits; no space of the core has this name.

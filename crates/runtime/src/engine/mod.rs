@@ -6,6 +6,7 @@
 //! beside it (`header`) and a look at its journal (`journal`). If tables are damaged, `salvage` builds another database
 //! from what can be read (`table`); `scrub` looks for damage. `room` watches the free space.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use kringle_core::records::{Bytes, Gap, MemoryRecords, Records, Space, Write};
@@ -68,6 +69,9 @@ pub struct StoreError {
     pub cause: Cause,
 }
 
+/// A disk with less room is full.
+const FULL: u64 = 1 << 20;
+
 /// What can be done about a store that cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
@@ -82,6 +86,14 @@ pub enum Cause {
 impl StoreError {
     pub(crate) fn disk(what: impl Into<String>) -> StoreError {
         StoreError { what: what.into(), cause: Cause::Disk }
+    }
+
+    /// Looks at the disk once more: a worker of the database that met a full one does not say so.
+    fn on_disk(mut self, folder: &Path) -> StoreError {
+        if self.cause == Cause::Database && free_space(folder).is_ok_and(|free| free < FULL) {
+            self.cause = Cause::Full;
+        }
+        self
     }
 
     /// Sorts an error of the database while it writes.

@@ -220,6 +220,24 @@ fn nothing_is_reported_after_the_disk_failed() {
     assert_eq!(entries(&engine, Space::Data), [(b"a".to_vec(), b"1".to_vec())]);
 }
 
+/// The database lets writes wait while too many new tables are there to be compacted.
+#[test]
+fn writes_go_on_however_much_was_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut engine, _) = open(dir.path());
+    let mut key = 1u128;
+    for ticket in 1..=640 {
+        let writes = (0..16).map(|_| {
+            key = key.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+            put(Space::Data, key.to_be_bytes(), [7; 4096])
+        });
+        engine.persist(ticket, writes.collect());
+        if ticket % 4 == 0 {
+            durable(&mut engine, ticket);
+        }
+    }
+}
+
 #[test]
 fn room_runs_out_and_comes_back_with_a_margin() {
     static FREE: AtomicU64 = AtomicU64::new(1000);

@@ -115,6 +115,7 @@ impl Writer {
             marked_at: Instant::now(),
             shared: shared.clone(),
         };
+        let folder = task.mark.dir().to_owned();
         let compacting = Compacting::start(task.tables.clone(), strategy())?;
         let thread = std::thread::Builder::new().name("kringle-disk".into()).spawn(move || {
             let shared = task.shared.clone();
@@ -123,7 +124,7 @@ impl Writer {
             let ended = catch_unwind(AssertUnwindSafe(|| task.run(&jobs)));
             if let Err(what) = ended.unwrap_or_else(|_| Err(StoreError::disk("the storage thread panicked")))
             {
-                shared.fail(what);
+                shared.fail(what.on_disk(&folder));
             }
         })?;
         Ok(Writer { queue: Some(queue), thread: Some(thread), shared })

@@ -26,6 +26,11 @@ pub struct Slot {
 }
 
 impl Slot {
+    /// Returns the directory it is in.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     pub(super) fn new(dir: &Path, name: &str, lock: &Arc<File>) -> Slot {
         Slot { path: dir.join(name), dir: dir.to_owned(), _lock: Arc::clone(lock) }
     }
