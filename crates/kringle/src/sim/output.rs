@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use kringle_sim::lab::Scenario;
 use kringle_sim::report::Report;
@@ -93,7 +94,10 @@ pub(super) fn check_directory(dir: &Path) -> Result<(), Failure> {
         Ok(_) => {}
         Err(error) => return Err(refuse(place, error.to_string())),
     }
-    let probe = place.join(format!(".kringle-{}.tmp", std::process::id()));
+    // Another thread may try the same place.
+    static TRIES: AtomicU32 = AtomicU32::new(0);
+    let number = TRIES.fetch_add(1, Ordering::Relaxed);
+    let probe = place.join(format!(".kringle-{}-{number}.tmp", std::process::id()));
     let tried = fs::File::create(&probe).and_then(|_| fs::remove_file(&probe));
     tried.map_err(|error| refuse(place, error.to_string()))
 }
