@@ -226,7 +226,7 @@ fn writes_go_on_however_much_was_written() {
     let dir = tempfile::tempdir().unwrap();
     let (mut engine, _) = open(dir.path());
     let mut key = 1u128;
-    for ticket in 1..=640 {
+    for ticket in 1..=1200 {
         let writes = (0..16).map(|_| {
             key = key.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
             put(Space::Data, key.to_be_bytes(), [7; 4096])
