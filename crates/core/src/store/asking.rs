@@ -212,7 +212,7 @@ impl Store {
                 cx.out.route(lookup(slots.middle(aside % slots.count()), number, ring));
             }
             Toward::Here | Toward::Nowhere => {
-                // There is no ring yet: somebody this node knows from before may know who holds the slot.
+                // There is no ring yet: a node known from the last life may know who holds the slot.
                 let known = self.peers.values().filter(|peer| peer.born.is_some() && peer.down.is_none());
                 let known: Vec<Contact> = known.map(|peer| peer.contact).collect();
                 let asked = self.asks.get_mut(&serial);

@@ -27,7 +27,7 @@ const ROUND: Duration = Duration::from_secs(3);
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// Says whether a view will have a quorum as far as this round can tell: its members have voted, or have just said that
-/// they have the records. Otherwise a node that is dead, though nobody knows it yet, may be half of what is left when
+/// they have the records. Otherwise a node that died and was not found dead yet may be half of what is left when
 /// another one leaves.
 fn can_serve(slot: &Slot, wish: &[Member], votes: &[NodeId]) -> bool {
     let there = |member: &&Member| votes.contains(&member.id) || !slot.view.has(**member);

@@ -7,7 +7,7 @@ use core::time::Duration;
 use super::coding::{Shared, Sum};
 use super::record::{Cell, Damaged, Kind, Record};
 use super::view::{Cut, Standing, Tally};
-use super::{AGE_KEY, AGEING, After, Store};
+use super::{AGE_KEY, AGEING, After, PEERS_MAX, Store};
 use crate::config::Config;
 use crate::edge::{Ctx, Output};
 use crate::id::NodeId;
@@ -21,7 +21,7 @@ const AGES_KEY: &[u8] = b"ages";
 const AGES_KEPT: Duration = Duration::from_secs(1);
 
 /// Cells of a slot that are doubted one by one. If there are more, the whole slot is.
-const DOUBTED_MAX: usize = 256;
+pub(super) const DOUBTED_MAX: usize = 256;
 
 /// A tally being made.
 #[derive(Default)]
@@ -155,8 +155,12 @@ impl Store {
         cx.out.push(Output::Persist { ticket: self.ticket, writes });
     }
 
-    /// Somebody tells how far its disk has come. `None`: which disk that is, is not known.
+    /// Another node tells how far its disk has come. `None`: which disk that is, is not known.
     pub(super) fn note_age(&mut self, id: NodeId, born: Option<u32>, age: u64) {
+        if self.ages.known.len() >= PEERS_MAX && !self.ages.known.contains_key(&id) {
+            // Ages of nodes that share no slot are dropped when they are written down.
+            return;
+        }
         let entry = self.ages.known.entry(id).or_insert((born.unwrap_or_default(), 0));
         match born {
             // What was known of another disk says nothing about this one.

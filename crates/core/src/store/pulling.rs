@@ -10,6 +10,7 @@ use core::time::Duration;
 
 use super::Store;
 use super::coding::{Shared, Sum};
+use super::keeping::DOUBTED_MAX;
 use super::message::{Message, Packet, Step, Word};
 use super::record::{Cell, Record};
 use super::view::{Ballot, Cut, PARTS, Standing};
@@ -178,7 +179,7 @@ impl Store {
         let Some(slot) = self.slots.get(&number) else { return false };
         let Standing::Doubting(_) = slot.standing else { return slot.standing == Standing::Ready };
         let sure = |mine: &Vec<u64>| cells.iter().all(|cell| !mine.contains(cell));
-        !cells.is_empty() && slot.doubted.as_ref().is_some_and(sure)
+        (1..=DOUBTED_MAX).contains(&cells.len()) && slot.doubted.as_ref().is_some_and(sure)
     }
 
     /// Another node lacks records.

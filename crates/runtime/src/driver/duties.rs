@@ -158,7 +158,7 @@ impl Driver {
         }
     }
 
-    /// Somebody else is in the ring. The first few are written down at once: if all nodes lose power now, each must find
+    /// Another node is in the ring. The first few are written down at once: if all nodes lose power now, each must find
     /// those it shares slots with.
     pub(super) fn met(&mut self, peer: Contact) {
         let known = self.met.iter().any(|known| known.id == peer.id);

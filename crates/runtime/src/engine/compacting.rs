@@ -37,7 +37,7 @@ impl Compacting {
                     std::thread::park_timeout(EVERY);
                     continue;
                 };
-                // Nothing is dropped: which versions somebody may still read, only the database knows.
+                // Nothing is dropped: only the database knows which versions a reader may still need.
                 if let Err(error) = table.tree.compact(strategy.clone(), 0) {
                     // The database comes upon the same, and says so.
                     tracing::warn!(%error, "cannot compact the store");

@@ -369,7 +369,7 @@ impl Load {
         let action = self.action(action, key);
         let asked = self.ask(client, key, action, world, desk);
         if !asked {
-            // Nobody was told of it: its digit is still free.
+            // No node was asked: its digit is still free.
             self.keys[key].increments = increments;
         }
         let KeyInUse { operations, increments, .. } = self.keys[key];
