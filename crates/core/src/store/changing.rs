@@ -380,6 +380,10 @@ impl Store {
 
     fn on_propose(&mut self, from: NodeId, number: u32, ballot: Ballot, next: Next, cx: &mut Ctx<'_>) {
         let proved = self.slots.get(&number).is_some_and(|slot| self.is_proved(slot));
+        if self.slots.get(&number).is_some_and(|slot| self.is_last(slot, &next)) {
+            // Damage that was not noticed so far can be mended now, and not later.
+            self.recount(number, cx.records, cx.config);
+        }
         let Some(slot) = self.slots.get_mut(&number) else { return };
         let epoch = slot.view.epoch;
         if let Some(promised) = slot.promised.filter(|promised| *promised > ballot) {
@@ -398,6 +402,18 @@ impl Store {
         self.changing.insert(number);
         self.keep(number);
         self.word_after(from, number, Word::Accepted { epoch, ballot });
+    }
+
+    /// Says whether of all members who have the records this node alone would stay.
+    fn is_last(&self, slot: &Slot, next: &Next) -> bool {
+        let mut others = slot
+            .view
+            .members
+            .iter()
+            .filter(|member| member.id != self.me.id && !self.is_lost(member))
+            .peekable();
+        let stays = |member: &Member| next.members.contains(member);
+        slot.standing == Standing::Ready && stays(&self.me) && others.peek().is_some() && !others.any(stays)
     }
 
     fn on_accepted(&mut self, from: NodeId, number: u32, ballot: Ballot, cx: &mut Ctx<'_>) {

@@ -234,7 +234,7 @@ impl Store {
         op.attempt = op.attempt.wrapping_add(1);
         op.stage = Stage::Waiting;
         let number = op.slot;
-        let Some(slot) = self.slots.get(&number).filter(|slot| slot.serves() && self.is_proved(slot)) else {
+        let Some(slot) = self.slots.get(&number).filter(|slot| self.answers(slot)) else {
             return;
         };
         let (time, copies, knows) = (self.time(cx), self.copies(ring, cx), self.knows_time());

@@ -20,7 +20,7 @@ impl Store {
         for slot in self.slots.values().filter(|slot| slot.view.has(self.me)) {
             survey.slots += 1;
             survey.records += u64::from(slot.records);
-            survey.waiting += u32::from(!slot.serves());
+            survey.waiting += u32::from(!self.answers(slot));
             survey.doubting += u32::from(matches!(slot.standing, Standing::Doubting(_)));
             survey.rebuilt += u32::from(slot.view.generation() > 0);
             let alive = slot.view.members.iter().filter(|member| !self.is_down(member.id)).count();
@@ -64,13 +64,13 @@ impl Store {
     /// Returns the view of a slot, if this node is a member of it, and whether it serves it.
     pub fn view(&self, slot: u32) -> Option<(&View, bool)> {
         let slot = self.slots.get(&slot)?;
-        slot.view.has(self.me).then(|| (&slot.view, slot.serves()))
+        slot.view.has(self.me).then(|| (&slot.view, self.answers(slot)))
     }
 
     /// Returns the slots this node is a member of, their views, and whether it serves them.
     pub fn views(&self) -> impl Iterator<Item = (u32, &View, bool)> {
         let mine = self.slots.iter().filter(|(_, slot)| slot.view.has(self.me));
-        mine.map(|(number, slot)| (*number, &slot.view, slot.serves()))
+        mine.map(|(number, slot)| (*number, &slot.view, self.answers(slot)))
     }
 
     /// Distrusts what is missing from the disk, until other replicas have sent what they have of it.

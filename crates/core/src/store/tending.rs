@@ -167,7 +167,7 @@ impl Store {
         if slot.standing == Standing::Outside {
             return false;
         }
-        if !slot.serves() || slot.round.is_some() || !self.is_proved(slot) {
+        if !self.answers(slot) || slot.round.is_some() {
             return true;
         }
         if !ring.covers(Cut::of(cx.config.slots).middle(number)) {
@@ -563,6 +563,11 @@ impl Store {
             Proof::Wanted(_) => self.is_vouched_for(slot),
             Proof::Failed => false,
         }
+    }
+
+    /// Says whether this node answers for a slot: it has the records, and its disk is not an old one.
+    pub(super) fn answers(&self, slot: &Slot) -> bool {
+        slot.serves() && self.is_proved(slot)
     }
 
     /// A member of a slot tells its state.

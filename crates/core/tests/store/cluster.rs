@@ -12,11 +12,12 @@ use kringle_core::message::Body;
 use kringle_core::node::Node;
 use kringle_core::overlay::AnyOverlay;
 use kringle_core::overlay::echo::Echo;
-use kringle_core::records::{MemoryRecords, Write};
+use kringle_core::records::{MemoryRecords, Records, Write};
 use kringle_core::store::Store;
 use kringle_core::store::op::{
     Action, Answer, Ask, Change, Condition, Digest, Found, Level, Name, Trouble, Value,
 };
+use kringle_core::store::record::Cell;
 use kringle_core::store::version::Version;
 use kringle_core::time::Time;
 
@@ -166,6 +167,21 @@ impl Cluster {
     pub(crate) fn forget(&mut self, index: usize) {
         self.places[index].safe = MemoryRecords::default();
         self.places[index].born += 1000;
+    }
+
+    /// Damages the copy that a node has of a key.
+    pub(crate) fn damage(&mut self, index: usize, key: &str) {
+        self.damage_cell(index, &Cell::of(&name(key)));
+    }
+
+    pub(crate) fn damage_cell(&mut self, index: usize, cell: &Cell) {
+        let place = &mut self.places[index];
+        let (space, at) = (cell.space(), cell.key.0.clone());
+        let mut value = place.safe.read(space, &at).expect("it has a copy").to_vec();
+        *value.last_mut().expect("records are not empty") ^= 1;
+        for disk in [&mut place.safe, &mut place.seen] {
+            disk.apply([Write { space, key: at.clone(), value: Some(value.clone().into()) }]);
+        }
     }
 
     pub(crate) fn command(&mut self, index: usize, command: Command) -> RequestId {

@@ -1,12 +1,13 @@
 //! Acknowledgements mean copies; lost disks and damaged records cost no more than they must; what is really gone has a way
 //! out.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use kringle_core::config::{Safeguard, Settings};
 use kringle_core::edge::{Command, Failure, Input, Reply};
 use kringle_core::message::Body;
-use kringle_core::records::{Space, Write};
+use kringle_core::records::Space;
 use kringle_core::store::RecoveryPlan;
 use kringle_core::store::message::{Message, Word};
 use kringle_core::store::op::{Action, Change};
@@ -18,17 +19,16 @@ fn keys() -> Vec<String> {
     (0..40).map(|n| format!("key {n}")).collect()
 }
 
-fn damage(cluster: &mut Cluster, node: usize, key: &str) {
-    damage_cell(cluster, node, &Cell::of(&name(key)));
+fn put_all(cluster: &mut Cluster, value: &str) {
+    for key in keys() {
+        cluster.put(0, &key, value);
+    }
 }
 
-fn damage_cell(cluster: &mut Cluster, node: usize, cell: &Cell) {
-    let disk = &mut cluster.places[node].safe;
-    let (space, at) = (cell.space(), cell.key.0.clone());
-    let found = disk.entries(space).into_iter().find(|(other, _)| *other == at);
-    let mut value = found.expect("it has a copy").1.to_vec();
-    *value.last_mut().expect("records are not empty") ^= 1;
-    disk.apply([Write { space, key: at, value: Some(value.into()) }]);
+fn expect_all(cluster: &mut Cluster, nodes: Range<usize>, value: &str) {
+    for (key, node) in keys().iter().flat_map(|key| nodes.clone().map(move |node| (key, node))) {
+        assert_eq!(cluster.get(node, key).as_deref(), Some(value), "{key} at {node}");
+    }
 }
 
 fn reply(cluster: &mut Cluster, node: usize, command: Command) -> Result<Reply, Failure> {
@@ -84,9 +84,7 @@ fn acknowledged_write_is_on_a_second_disk() {
 fn survivor_of_two_goes_on_when_the_other_lost_its_disk() {
     for restart_survivor in [false, true] {
         let mut cluster = Cluster::ready(2);
-        for key in keys() {
-            cluster.put(0, &key, "v");
-        }
+        put_all(&mut cluster, "v");
         cluster.crash(1);
         if restart_survivor {
             cluster.crash(0);
@@ -109,9 +107,7 @@ fn survivor_of_two_goes_on_when_the_other_lost_its_disk() {
         cluster.forget(0);
         cluster.restart(0);
         cluster.run(Duration::from_secs(5));
-        for key in keys() {
-            assert_eq!(cluster.get(0, &key).as_deref(), Some("w"), "{key}");
-        }
+        expect_all(&mut cluster, 0..1, "w");
     }
 }
 
@@ -120,43 +116,51 @@ fn damaged_copy_in_a_view_of_two_is_repaired() {
     let mut cluster = Cluster::ready(2);
     cluster.put(0, "key", "value");
     cluster.vanish(1);
-    damage(&mut cluster, 1, "key");
+    cluster.damage(1, "key");
     cluster.restart(1);
     cluster.run(Duration::from_secs(10));
     assert!(cluster.views().iter().all(|(_, members, serving)| members == serving), "{:?}", cluster.views());
     assert_eq!(cluster.get(1, "key").as_deref(), Some("value"));
 }
 
+/// The other one leaves: what it has and this one does not know to be damaged goes with it.
+#[test]
+fn damage_is_found_before_the_last_whole_copy_leaves() {
+    let mut cluster = Cluster::ready(2);
+    put_all(&mut cluster, "v");
+    cluster.run(Duration::from_secs(1));
+    for key in keys() {
+        cluster.damage(0, &key);
+    }
+    cluster.command(1, Command::Leave);
+    cluster.run(Duration::from_secs(30));
+    cluster.crash(1);
+    assert!(cluster.views().iter().all(|(_, members, serving)| (*members, *serving) == (1, 1)));
+    expect_all(&mut cluster, 0..1, "v");
+}
+
 /// The third has every record, and the sums on the damaged disks show that.
 #[test]
 fn damage_on_two_of_three_disks_is_repaired_from_the_third() {
     let mut cluster = Cluster::ready(3);
-    for key in keys() {
-        cluster.put(0, &key, "v");
-    }
+    put_all(&mut cluster, "v");
     cluster.run(Duration::from_secs(1));
     for node in [1, 2] {
         cluster.vanish(node);
         for key in keys() {
-            damage(&mut cluster, node, &key);
+            cluster.damage(node, &key);
         }
     }
     cluster.restart(1);
     cluster.restart(2);
     cluster.run(Duration::from_secs(20));
-    for key in keys() {
-        for node in 0..3 {
-            assert_eq!(cluster.get(node, &key).as_deref(), Some("v"), "{key} at {node}");
-        }
-    }
+    expect_all(&mut cluster, 0..3, "v");
 }
 
 #[test]
 fn lost_quorum_is_rebuilt_only_when_the_operator_says_so() {
     let mut cluster = Cluster::ready(3);
-    for key in keys() {
-        cluster.put(0, &key, "v");
-    }
+    put_all(&mut cluster, "v");
     for node in [1, 2] {
         cluster.crash(node);
         cluster.forget(node);
@@ -186,17 +190,13 @@ fn lost_quorum_is_rebuilt_only_when_the_operator_says_so() {
 #[test]
 fn member_that_returns_after_a_recovery_serves_nothing_of_what_it_had() {
     let mut cluster = Cluster::ready(3);
-    for key in keys() {
-        cluster.put(0, &key, "v");
-    }
+    put_all(&mut cluster, "v");
     cluster.crash(1);
     cluster.crash(2);
     cluster.run(Duration::from_secs(2));
     assert!(recover(&mut cluster, 0, true).confirmed);
     cluster.run(Duration::from_secs(2));
-    for key in keys() {
-        cluster.put(0, &key, "w");
-    }
+    put_all(&mut cluster, "w");
     cluster.restart(1);
     cluster.restart(2);
     cluster.run(Duration::from_secs(1));
@@ -213,9 +213,7 @@ fn member_that_returns_after_a_recovery_serves_nothing_of_what_it_had() {
 #[test]
 fn retired_node_is_done_without() {
     let mut cluster = Cluster::ready(2);
-    for key in keys() {
-        cluster.put(0, &key, "v");
-    }
+    put_all(&mut cluster, "v");
     let (founder, other) = (cluster.places[0].contact.id, cluster.places[1].contact.id);
     let refused = reply(&mut cluster, 0, Command::Retire { id: other });
     assert_eq!(refused, Err(Failure::StillThere), "it answers");
@@ -239,33 +237,25 @@ fn retired_node_is_done_without() {
 #[test]
 fn two_replicas_that_lost_different_records_repair_each_other() {
     let mut cluster = Cluster::ready(2);
-    for key in keys() {
-        cluster.put(0, &key, "v");
-    }
+    put_all(&mut cluster, "v");
     cluster.run(Duration::from_secs(1));
     for (n, key) in keys().iter().enumerate() {
         let node = n % 2;
         if cluster.places[node].node.is_some() {
             cluster.vanish(node);
         }
-        damage(&mut cluster, node, key);
+        cluster.damage(node, key);
     }
     cluster.restart(0);
     cluster.restart(1);
     cluster.run(Duration::from_secs(20));
-    for key in keys() {
-        for node in 0..2 {
-            assert_eq!(cluster.get(node, &key).as_deref(), Some("v"), "{key} at {node}");
-        }
-    }
+    expect_all(&mut cluster, 0..2, "v");
 }
 
 #[test]
 fn three_replicas_that_lost_different_records_repair_each_other() {
     let mut cluster = Cluster::ready(3);
-    for key in keys() {
-        cluster.put(0, &key, "v");
-    }
+    put_all(&mut cluster, "v");
     cluster.run(Duration::from_secs(10));
     // Each misses something that the others have: what nobody's records ever added up to.
     for node in 0..3 {
@@ -276,29 +266,21 @@ fn three_replicas_that_lost_different_records_repair_each_other() {
     cluster.cut.clear();
     (0..3).for_each(|node| cluster.vanish(node));
     for (n, key) in keys().iter().enumerate() {
-        damage(&mut cluster, n % 3, key);
+        cluster.damage(n % 3, key);
     }
     (0..3).for_each(|node| cluster.restart(node));
     cluster.run(Duration::from_secs(20));
-    for key in keys() {
-        for node in 0..3 {
-            assert_eq!(cluster.get(node, &key).as_deref(), Some("v"), "{key} at {node}");
-        }
-    }
+    expect_all(&mut cluster, 0..3, "v");
 }
 
 #[test]
 fn old_copy_of_a_disk_is_known_after_everybody_was_down() {
     let mut cluster = Cluster::ready(3);
-    for key in keys() {
-        cluster.put(0, &key, "v");
-    }
+    put_all(&mut cluster, "v");
     let old = cluster.places[2].safe.clone();
     for round in 0..3 {
         cluster.run(Duration::from_millis(1500));
-        for key in keys() {
-            cluster.put(0, &key, &format!("w{round}"));
-        }
+        put_all(&mut cluster, &format!("w{round}"));
     }
     (0..3).for_each(|node| cluster.crash(node));
     cluster.places[2].safe = old;
@@ -314,9 +296,7 @@ fn disk_that_is_as_it_was_before_its_first_slot_is_a_new_one() {
     cluster.run(Duration::from_secs(5));
     // Nodes 0 and 2 acknowledge something that node 1 misses.
     cluster.cut = vec![(0, 1), (1, 2)];
-    for key in keys() {
-        cluster.put(0, &key, "v");
-    }
+    put_all(&mut cluster, "v");
     (0..3).for_each(|node| cluster.crash(node));
     cluster.cut.clear();
     cluster.places[2].safe = old;
@@ -329,17 +309,13 @@ fn disk_that_is_as_it_was_before_its_first_slot_is_a_new_one() {
     }
     cluster.restart(0);
     cluster.run(Duration::from_secs(10));
-    for key in keys() {
-        assert_eq!(cluster.get(1, &key).as_deref(), Some("v"), "{key}");
-    }
+    expect_all(&mut cluster, 1..2, "v");
 }
 
 #[test]
 fn view_does_not_shrink_to_a_dead_half() {
     let mut cluster = Cluster::ready(3);
-    for key in keys() {
-        cluster.put(0, &key, "v");
-    }
+    put_all(&mut cluster, "v");
     // Nobody knows yet that node 2 is dead when node 1 is told to leave.
     cluster.vanish(2);
     cluster.command(1, Command::Leave);
@@ -349,17 +325,13 @@ fn view_does_not_shrink_to_a_dead_half() {
         cluster.input(node, Input::Lost { peer });
     }
     cluster.run(Duration::from_secs(60));
-    for key in keys() {
-        assert_eq!(cluster.get(0, &key).as_deref(), Some("v"), "{key}");
-    }
+    expect_all(&mut cluster, 0..1, "v");
 }
 
 #[test]
 fn node_that_leaves_waits_for_a_quorum_of_those_that_stay() {
     let mut cluster = Cluster::ready(3);
-    for key in keys() {
-        cluster.put(0, &key, "v");
-    }
+    put_all(&mut cluster, "v");
     // Node 1 comes back and does not hear of node 2: it may be gone for good.
     cluster.crash(1);
     cluster.cut = vec![(0, 2), (1, 2)];
@@ -389,8 +361,8 @@ fn values_of_a_set_whose_own_record_is_damaged_are_no_garbage() {
     for node in 0..2 {
         cluster.vanish(node);
     }
-    damage(&mut cluster, 1, "set");
-    damage_cell(&mut cluster, 0, &Cell::member(&name("set"), digest("a")));
+    cluster.damage(1, "set");
+    cluster.damage_cell(0, &Cell::member(&name("set"), digest("a")));
     for node in 0..2 {
         cluster.restart(node);
     }
@@ -407,9 +379,7 @@ fn damaged_record_does_not_make_a_view_forget_what_it_was() {
         let settings = Settings { dead_after: Duration::from_secs(5), ..settings() };
         let mut cluster = Cluster::of(3, settings, 1);
         cluster.run(Duration::from_secs(5));
-        for key in keys() {
-            cluster.put(0, &key, "v");
-        }
+        put_all(&mut cluster, "v");
         cluster.run(Duration::from_secs(1));
         // One member misses the deletes. Of those that have them one dies, and the disk of the other is damaged.
         cluster.cut = vec![(late, damaged), (late, dead)];
@@ -418,7 +388,7 @@ fn damaged_record_does_not_make_a_view_forget_what_it_was() {
         }
         cluster.vanish(damaged);
         for key in keys() {
-            damage(&mut cluster, damaged, &key);
+            cluster.damage(damaged, &key);
         }
         cluster.crash(dead);
         cluster.cut.clear();
@@ -439,9 +409,7 @@ fn newcomer_says_that_it_has_the_records_when_they_are_on_its_disk() {
     let mut cluster = Cluster::of(2, settings(), 1);
     cluster.crash(1);
     cluster.run(Duration::from_secs(2));
-    for key in keys() {
-        cluster.put(0, &key, "v");
-    }
+    put_all(&mut cluster, "v");
     cluster.restart(1);
     let learnt = |cluster: &Cluster| {
         let slots = |body: &Body| match body {

@@ -4,23 +4,11 @@ use std::time::Duration;
 
 use kringle_core::edge::Input;
 use kringle_core::message::Body;
-use kringle_core::records::{Space, Write};
 use kringle_core::store::Store;
 use kringle_core::store::message::{Item, Message, Packet, Word};
-use kringle_core::store::record::Cell;
 use kringle_core::store::view::Ballot;
 
 use crate::cluster::{Cluster, name};
-
-/// Damages the copy of a key on the disk of a node that is not running.
-fn damage(cluster: &mut Cluster, node: usize, key: &str) {
-    let disk = &mut cluster.places[node].safe;
-    let at = Cell::of(&name(key)).key.0;
-    let found = disk.entries(Space::Data).into_iter().find(|(other, _)| *other == at);
-    let mut value = found.expect("it has a copy").1.to_vec();
-    *value.last_mut().expect("records are not empty") ^= 1;
-    disk.apply([Write { space: Space::Data, key: at, value: Some(value.into()) }]);
-}
 
 fn tell(cluster: &mut Cluster, to: usize, from: usize, message: Message) {
     let body = Body::Store(Box::new(Packet { message, contacts: Vec::new() }));
@@ -38,7 +26,7 @@ fn damage_found_when_a_disk_is_opened_is_repaired() {
     cluster.put(0, "key", "value");
     cluster.run(Duration::from_secs(1));
     cluster.vanish(1);
-    damage(&mut cluster, 1, "key");
+    cluster.damage(1, "key");
     cluster.restart(1);
     cluster.run(Duration::from_secs(10));
     assert!(all_serve(&cluster), "{:?}", cluster.views());
@@ -60,7 +48,7 @@ fn a_damaged_copy_that_is_frozen_is_repaired() {
     cluster.sync_disk(1);
     cluster.vanish(1);
     cluster.cut.clear();
-    damage(&mut cluster, 1, "key");
+    cluster.damage(1, "key");
     cluster.restart(1);
     cluster.run(Duration::from_secs(15));
     assert!(all_serve(&cluster), "{:?}", cluster.views());

@@ -265,10 +265,11 @@ impl World {
         let Some(running) = self.node(node) else { return };
         let mut seeds = running.routes().neighbours();
         if seeds.is_empty() {
-            // Those it remembers: it may have found out before it had a place in the ring.
-            let others = (0..self.slots.len() as u32).filter(|other| *other != node);
-            seeds =
-                others.filter(|other| self.node(*other).is_some()).map(|other| self.contact(other)).collect();
+            // Those it remembers, also those that are down: it may have found out before it had a place in the ring, or
+            // after it was left alone.
+            let mut others: Vec<u32> = (0..self.slots.len() as u32).filter(|other| *other != node).collect();
+            others.sort_by_key(|other| self.node(*other).is_none());
+            seeds = others.into_iter().map(|other| self.contact(other)).collect();
         }
         self.forget(node);
         self.restart(node);
