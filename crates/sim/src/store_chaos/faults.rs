@@ -440,8 +440,8 @@ impl Faults {
         }
         let rotten = &self.rotten;
         let config = world.config().clone();
-        let whole: BTreeSet<u32> =
-            (0..config.slots).filter(|slot| whole_view(world, *slot).is_some()).collect();
+        let two = |slot: &u32| whole_view(world, *slot).is_some_and(|view| view.members.len() >= 2);
+        let whole: BTreeSet<u32> = (0..config.slots).filter(two).collect();
         let slot = |key: &Bytes| Id::from_first_bytes(key).map(|id| Store::slot_of(id, &config));
         let served = |key: &Bytes| slot(key).is_ok_and(|slot| whole.contains(&slot));
         let may = |key: &Bytes| !rotten.contains_key(&(space, key.clone())) && served(key);

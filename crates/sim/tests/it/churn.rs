@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use kringle_core::config::Settings;
+use kringle_core::config::{OverlayKind, Ownership, Settings};
 use kringle_core::dice::{Dice, SeededDice};
+use kringle_core::edge::Command;
 use kringle_core::id::Id;
 use kringle_core::overlay::Status;
 use kringle_sim::invariants::{leaf_sets_are_exact, one_root_per_key};
 use kringle_sim::network::Topology;
 use kringle_sim::world::World;
+
+use crate::seeds;
 
 fn small() -> Settings {
     Settings { leaf_set: 4, replicas: 1, neighbourhood: 8, ..Settings::default() }
@@ -82,5 +85,28 @@ fn one_crash_among_small_leaf_sets_heals() {
         world.crash((seed % 40) as u32);
         let healed = world.run_until(Duration::from_secs(300), |world| leaf_sets_are_exact(world).is_ok());
         assert!(healed, "seed {seed}: {:?}", leaf_sets_are_exact(&world));
+    }
+}
+
+/// Two of three say goodbye at about the same time, each of them maybe before it has heard the other one.
+#[test]
+fn the_last_of_three_is_a_ring_of_one() {
+    let kinds = [
+        (OverlayKind::Pastry, Ownership::Lease),
+        (OverlayKind::Pastry, Ownership::Hint),
+        (OverlayKind::Chord, Ownership::Hint),
+    ];
+    for ((overlay, ownership), seed) in
+        kinds.into_iter().flat_map(|kind| seeds(1..21).map(move |seed| (kind, seed)))
+    {
+        let mut world = World::new(Settings { overlay, ownership, ..Settings::demo() }, seed);
+        world.grow(3);
+        world.run_for(Duration::from_secs(30));
+        world.command(0, Command::Leave);
+        world.run_for(Duration::from_millis(5 * (seed - 1)));
+        world.command(2, Command::Leave);
+        world.run_for(Duration::from_secs(30));
+        let left: Vec<_> = world.running().map(|(_, node)| node.status()).collect();
+        assert_eq!(left, [Status::Out, Status::Ready, Status::Out], "{overlay:?} {ownership:?} seed {seed}");
     }
 }

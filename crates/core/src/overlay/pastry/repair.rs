@@ -249,16 +249,23 @@ impl Pastry {
         if self.router.get(from.id).is_none() {
             return cx.refuse(Refusal::Unsolicited);
         }
-        // The last one leaves and knows of nobody else: that is no cut.
+        // The last one leaves, and all it knows of have said goodbye, too: that is no cut.
         let me = self.me().id;
-        let last = self.router.leaf_set().members() == [from] && leaves.iter().all(|leaf| leaf.id == me);
+        let gone = |leaf: &Contact| leaf.id == me || self.has_departed(*leaf, cx.now);
+        let last = self.router.leaf_set().members() == [from] && leaves.iter().all(gone);
         let sides = leaves.iter().map(|leaf| self.router.leaf_set().side_of(leaf.id, from.id, &leaves));
         let sides: Vec<Source> = sides.collect();
         self.note_departure(from, cx);
         if cx.config.rule(Safeguard::ReturnLeases) {
             self.release(from.id);
         }
-        self.had_peers &= !(last && self.router.leaf_set().is_whole());
+        if last && self.router.leaf_set().is_whole() {
+            self.had_peers = false;
+            if self.leases.is_none() {
+                // Like a founder: there is nobody to look for.
+                self.seeds.clear();
+            }
+        }
         if !self.keep_dead(from, cx) {
             self.forget(from.id, cx);
         }
