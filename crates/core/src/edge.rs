@@ -509,6 +509,9 @@ pub enum Event {
     PeerDied(Contact),
     /// Such a peer has shown that it lives.
     PeerLives(Contact),
+    /// Probes of a peer stayed unanswered. What still waits to be sent to it is of no use: a driver ends its connections
+    /// with that peer, and opens a new one for what is sent from now on.
+    Unanswered(Contact),
     /// The leaf set changed.
     NeighboursChanged,
     /// This node answers for a part of the ring it did not answer for before.

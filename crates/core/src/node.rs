@@ -345,10 +345,13 @@ impl Node {
                 None => cx.refuse(Refusal::Unsolicited),
             },
             Body::Receipt(receipt) => self.receipt(*receipt, cx),
-            Body::Store(packet) => match &mut self.store {
-                Some(store) => store.handle(from, *packet, &self.overlay, cx),
-                None => cx.refuse(Refusal::UnknownKind),
-            },
+            Body::Store(packet) => {
+                self.overlay.on_met(from, cx);
+                match &mut self.store {
+                    Some(store) => store.handle(from, *packet, &self.overlay, cx),
+                    None => cx.refuse(Refusal::UnknownKind),
+                }
+            }
             Body::Chord(message) => {
                 let me = self.overlay.me();
                 let step = self.lookups.iter_mut().find_map(|lookup| {

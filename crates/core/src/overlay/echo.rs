@@ -158,6 +158,8 @@ impl Overlay for Echo {
 
     fn on_join_unsent(&mut self, _: Contact, _: Nonce, _: &mut Ctx<'_>) {}
 
+    fn on_met(&mut self, _: Contact, _: &mut Ctx<'_>) {}
+
     fn on_opened(&mut self, peer: NodeId, cx: &mut Ctx<'_>) {
         self.away.retain(|away| *away != peer);
         if let Some(contact) = self.contact(peer) {

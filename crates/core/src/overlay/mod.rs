@@ -131,6 +131,9 @@ pub trait Overlay {
     /// A connection to a peer has been opened.
     fn on_opened(&mut self, peer: NodeId, cx: &mut Ctx<'_>);
 
+    /// A service heard from a peer, which the overlay may take for dead.
+    fn on_met(&mut self, peer: Contact, cx: &mut Ctx<'_>);
+
     /// The connection to a peer broke.
     fn on_lost(&mut self, peer: NodeId, cx: &mut Ctx<'_>);
 
@@ -406,6 +409,10 @@ impl Overlay for AnyOverlay {
 
     fn on_opened(&mut self, peer: NodeId, cx: &mut Ctx<'_>) {
         each!(self, o => o.on_opened(peer, cx));
+    }
+
+    fn on_met(&mut self, peer: Contact, cx: &mut Ctx<'_>) {
+        each!(self, o => o.on_met(peer, cx));
     }
 
     fn on_lost(&mut self, peer: NodeId, cx: &mut Ctx<'_>) {

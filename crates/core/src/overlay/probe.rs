@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::contact::Contact;
-use crate::edge::{Ctx, Note, Refusal, Timer};
+use crate::edge::{Ctx, Event, Note, Refusal, Timer};
 use crate::id::NodeId;
 use crate::message::{Body, Nonce};
 use crate::time::Time;
@@ -276,6 +276,9 @@ impl Prober {
         });
         for peer in suspects {
             self.suspect(peer, cx);
+        }
+        for (peer, _) in &due.failed {
+            cx.out.raise(Event::Unanswered(*peer));
         }
         self.armed = None;
         if let Some(earliest) = self.probes.values().map(|probe| probe.deadline).min() {

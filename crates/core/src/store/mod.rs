@@ -152,6 +152,8 @@ pub struct Store {
     armed: Option<Time>,
     /// When copies are compared next, and when views are looked at next.
     sweep: Time,
+    /// When members that are down were last asked whether they are back.
+    looked: Time,
     tend: Time,
     /// Whether something about views is to be looked at soon.
     restless: bool,
@@ -324,6 +326,7 @@ impl Store {
             urgent: BTreeSet::new(),
             armed: None,
             sweep: Time::ZERO,
+            looked: Time::ZERO,
             tend: Time::ZERO,
             restless: true,
             eager: BTreeSet::new(),
@@ -618,6 +621,7 @@ impl Store {
         self.pull_on(ring, cx);
         self.recover_on(cx);
         self.rebuild_on(cx);
+        self.look_for_members(ring, cx);
         self.tend(ring, cx);
         self.finish(ring, cx);
     }

@@ -29,6 +29,8 @@ const ASKED: Duration = Duration::from_millis(200);
 const URGENT: Duration = Duration::from_millis(50);
 /// How often a node that is to become a member is told so.
 pub(super) const TOLD: Duration = Duration::from_secs(1);
+/// How often members that are down are asked whether they are back.
+const LOOK: Duration = Duration::from_secs(2);
 /// Slots looked for at the same time, and nodes.
 const SEEKING: usize = 16;
 /// How long a lookup is waited for.
@@ -94,6 +96,21 @@ impl Store {
     pub(super) fn ask_born(&mut self, id: NodeId, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         let recent = |(_, asked): (u32, Time)| cx.now.since(asked) < ASKED;
         if !self.peers.get(&id).and_then(|peer| peer.question).is_some_and(recent) {
+            self.tell_clock(id, ring, cx);
+        }
+    }
+
+    /// Asks members that are down whether they are back. An answer also tells the overlay where to find the other part of a
+    /// ring that was cut in two.
+    pub(super) fn look_for_members(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        if cx.now.since(self.looked) < LOOK || !self.peers.values().any(|peer| peer.down.is_some()) {
+            return;
+        }
+        self.looked = cx.now;
+        let mine = self.slots.values().filter(|slot| slot.view.has(self.me));
+        let members = mine.flat_map(|slot| &slot.view.members).map(|member| member.id);
+        let down: BTreeSet<NodeId> = members.filter(|id| self.is_down(*id)).collect();
+        for id in down {
             self.tell_clock(id, ring, cx);
         }
     }

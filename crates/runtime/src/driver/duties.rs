@@ -8,6 +8,7 @@ use kringle_core::contact::Contact;
 use kringle_core::edge::{Command, Failure, Reply};
 use kringle_core::id::NodeId;
 use kringle_core::overlay::Status;
+use kringle_core::time::Time;
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep};
@@ -33,7 +34,7 @@ const ROUND: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_secs(15);
 /// A connection over which nothing was said for so long is closed.
 const IDLE: Duration = Duration::from_secs(30 * 60);
-/// A peer that has not read a byte for so long is given up.
+/// A peer that has not read a byte, or not answered, for so long is given up.
 const STUCK: Duration = Duration::from_secs(15);
 
 impl Shell {
@@ -64,7 +65,9 @@ impl Driver {
     fn sweep(&mut self) {
         let links: Vec<Rc<Link>> = self.links.values().flat_map(PeerLinks::all).collect();
         for link in links {
-            if link.stuck.get().is_some_and(|since| self.now.since(since) > STUCK) {
+            let long = |since: Option<Time>| since.is_some_and(|since| self.now.since(since) > STUCK);
+            // What goes over the second connection of a peer is answered over the first.
+            if long(link.stuck.get()) || !link.bulk && long(link.unheard.get()) {
                 link.close(false);
                 self.metrics.dropped.inc();
             } else if self.now.since(link.used.get()) > IDLE {

@@ -188,6 +188,10 @@ impl Driver {
             | CoreEvent::Settled(_)
             | CoreEvent::PeerDied(_)
             | CoreEvent::PeerLives(_) => None,
+            CoreEvent::Unanswered(peer) => {
+                self.hang_up(peer);
+                None
+            }
             CoreEvent::StoreOutdated => {
                 self.store_outdated = true;
                 None

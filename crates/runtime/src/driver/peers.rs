@@ -24,8 +24,14 @@ use crate::transport::mem::Doorway;
 use crate::transport::stream::{Metered, Stream};
 use crate::transport::tls::{HandshakeError, Tls};
 
-/// From the first byte to the end of the greeting.
-const HANDSHAKE: Duration = Duration::from_secs(5);
+/// How long an address may take to accept a connection, and how often it is tried again meanwhile: the kernel alone
+/// would ask at ever longer intervals, and notice late that a cut is over.
+const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_AGAIN: Duration = Duration::from_secs(2);
+/// From then to the end of the greeting: three round trips, each of up to two seconds.
+const HANDSHAKE: Duration = Duration::from_secs(15);
+/// After so long without an acknowledgement the kernel gives up a connection.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(10);
 /// How long the next address of a peer waits for the one before it.
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 /// Bytes somebody may send before it is known who it is.
@@ -148,6 +154,31 @@ struct Proved {
     admit: Option<Rc<std::cell::Cell<u64>>>,
 }
 
+/// Connects, and asks anew every now and then.
+async fn connect(to: SocketAddr) -> io::Result<TcpStream> {
+    let connecting = async {
+        let mut attempts = JoinSet::new();
+        loop {
+            attempts.spawn_local(TcpStream::connect(to));
+            if let Ok(Some(Ok(done))) = timeout(CONNECT_AGAIN, attempts.join_next()).await {
+                return done;
+            }
+        }
+    };
+    match timeout(CONNECT, connecting).await {
+        Ok(done) => done,
+        Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "no answer within five seconds")),
+    }
+}
+
+/// Sets what every connection between nodes needs.
+fn prepare(socket: &TcpStream) -> io::Result<()> {
+    socket.set_nodelay(true)?;
+    #[cfg(target_os = "linux")]
+    rustix::net::sockopt::set_tcp_user_timeout(socket, UNACKNOWLEDGED.as_millis() as u32)?;
+    Ok(())
+}
+
 // Opening.
 impl Shell {
     /// Reaches one address.
@@ -171,8 +202,8 @@ impl Shell {
         to: SocketAddr,
         expected: Option<NodeId>,
     ) -> Result<Proved, DialError> {
-        let socket = TcpStream::connect(to).await?;
-        socket.set_nodelay(true)?;
+        let socket = connect(to).await?;
+        prepare(&socket)?;
         let (metered, admit) = self.meter(socket);
         let (stream, key) = tls.connect(metered, expected).await?;
         Ok(Proved { stream: Stream::Tls(Box::new(stream)), key, admit: Some(admit) })
@@ -219,9 +250,9 @@ impl Shell {
             };
             attempt(*only, self.clone()).await
         };
-        match timeout(HANDSHAKE, opening).await {
+        match timeout(CONNECT + HANDSHAKE, opening).await {
             Ok(result) => result,
-            Err(_) => Err(DialError::Unreachable("no answer within five seconds".into())),
+            Err(_) => Err(DialError::Unreachable("no greeting in time".into())),
         }
     }
 
@@ -271,7 +302,7 @@ impl Shell {
             let asking = async {
                 let mut stream = match &self.network {
                     Network::Tls(_) => {
-                        let (metered, _) = self.meter(TcpStream::connect(to).await.ok()?);
+                        let (metered, _) = self.meter(connect(to).await.ok()?);
                         let (stream, _) = Tls::new(&stranger).connect(metered, Some(me)).await.ok()?;
                         Stream::Tls(Box::new(stream))
                     }
@@ -339,7 +370,7 @@ impl Shell {
                     }
                     Ok(Ok(None)) => {}
                     Ok(Err(error)) => shell.failed_handshake(from, &error.to_string()),
-                    Err(_) => shell.failed_handshake(from, "it took more than five seconds"),
+                    Err(_) => shell.failed_handshake(from, "it took too long"),
                 }
             });
         }
@@ -355,7 +386,7 @@ impl Shell {
         socket: TcpStream,
     ) -> Result<Option<(Stream, Rc<Link>)>, DialError> {
         let Network::Tls(tls) = &self.network else { return Ok(None) };
-        socket.set_nodelay(true)?;
+        prepare(&socket)?;
         let (metered, admit) = self.meter(socket);
         let (stream, key) = tls.accept(metered).await?;
         let stream = Stream::Tls(Box::new(stream));
@@ -567,6 +598,16 @@ impl Driver {
             self.close_quietest();
         }
         link
+    }
+
+    /// Ends the connections with a peer that does not answer.
+    pub(super) fn hang_up(&mut self, peer: Contact) {
+        for link in self.links.get(&peer.id).into_iter().flat_map(PeerLinks::all) {
+            if link.incarnation <= peer.incarnation {
+                link.orderly.set(true);
+                link.close(false);
+            }
+        }
     }
 
     fn close_quietest(&mut self) {

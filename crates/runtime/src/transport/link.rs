@@ -39,6 +39,8 @@ pub(crate) struct Link {
     pub(crate) used: Cell<Time>,
     /// Since when bytes have waited without any of them leaving.
     pub(crate) stuck: Cell<Option<Time>>,
+    /// Since when bytes have gone out without any coming in.
+    pub(crate) unheard: Cell<Option<Time>>,
     /// The last round trip measured.
     pub(crate) rtt: Cell<Option<u32>>,
     /// Whether it ends because it is not needed any more, and not because the peer is gone.
@@ -120,6 +122,7 @@ impl Link {
             dialled: ends.dialled,
             used: Cell::new(ends.now),
             stuck: Cell::new(None),
+            unheard: Cell::new(None),
             rtt: Cell::new(ends.rtt),
             orderly: Cell::new(false),
             timed: Cell::new(None),
@@ -261,6 +264,9 @@ impl Pump {
                     let now = owner.now();
                     link.used.set(now);
                     link.stuck.set(Some(now));
+                    if link.unheard.get().is_none() {
+                        link.unheard.set(Some(now));
+                    }
                 }
                 Poll::Ready(Err(error)) => return Err(error),
                 Poll::Pending => return Ok(false),
@@ -287,6 +293,7 @@ impl Pump {
             Poll::Ready(Ok(())) if count == 0 => Poll::Ready(Ok(false)),
             Poll::Ready(Ok(())) => {
                 link.used.set(owner.now());
+                link.unheard.set(None);
                 let taken = self.take(link, owner, &buffer[..count]);
                 Poll::Ready(taken.map(|()| true).map_err(|()| io::ErrorKind::InvalidData.into()))
             }

@@ -4,6 +4,7 @@ mod chaos;
 mod churn;
 mod conformance;
 mod determinism;
+mod healing;
 mod leases;
 mod locality;
 mod store;

@@ -36,7 +36,7 @@ use super::budget::Budget;
 use super::probe::Prober;
 use super::proximity::ProximityCache;
 use super::{Memory, NextHop, Overlay, Status};
-use crate::config::Config;
+use crate::config::{Config, Safeguard};
 use crate::contact::{Contact, Proximity};
 use crate::edge::{Ctx, Event, Failure, Output, Refusal, Reply, RequestId, Timer};
 use crate::id::{Closeness, Key, NodeId};
@@ -428,6 +428,14 @@ impl Overlay for Chord {
 
     fn on_opened(&mut self, peer: NodeId, cx: &mut Ctx<'_>) {
         self.prober.opened(peer, cx.config.probe_timeout_max, cx);
+    }
+
+    fn on_met(&mut self, peer: Contact, cx: &mut Ctx<'_>) {
+        let vanished = self.get(peer.id).is_none() && self.gone.iter().any(|(gone, _)| gone.id == peer.id);
+        if vanished && self.status == Status::Ready && cx.config.rule(Safeguard::Heal) {
+            // Its ring may be another one by now.
+            self.look_for_ring(peer, cx);
+        }
     }
 
     fn on_lost(&mut self, peer: NodeId, cx: &mut Ctx<'_>) {

@@ -27,7 +27,7 @@ pub(super) struct Walk {
 /// Steps a walk may take.
 const STEPS_MAX: u8 = 128;
 /// For how long after it vanished a peer is asked at every turn, and for how long at all.
-const GONE_LATELY: Duration = Duration::from_secs(600);
+const GONE_LATELY: Duration = Duration::from_secs(3600);
 const GONE_AT_ALL: Duration = Duration::from_secs(5400);
 /// Older ones, and seeds, are asked at one turn in so many.
 const SELDOM: usize = 6;

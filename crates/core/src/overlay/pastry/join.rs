@@ -477,6 +477,20 @@ impl Pastry {
         }
     }
 
+    /// A node that looks for its ring between two attempts need not wait any longer: this peer is there.
+    pub(super) fn join_through(&mut self, peer: Contact, cx: &mut Ctx<'_>) {
+        let bound = self.bound_until().is_some_and(|until| until > cx.now);
+        let pauses =
+            self.joining.as_mut().filter(|joining| matches!(joining.phase, Phase::Pausing) && !bound);
+        if let Some(joining) = pauses {
+            joining.next_seed = 0;
+            self.seeds.retain(|seed| seed.id != peer.id);
+            self.seeds.truncate(SEEDS_MAX - 1);
+            self.seeds.insert(0, peer);
+            self.try_join(cx);
+        }
+    }
+
     /// Pauses, longer each time, and starts over.
     pub(super) fn join_failed(&mut self, cx: &mut Ctx<'_>) {
         // Whoever holds a lease of ours may not be in the leaf set of the next attempt: it begins when none is left.
@@ -496,8 +510,11 @@ impl Pastry {
         // Longer from round to round, not from seed to seed: many may be dead.
         let round = usize::from(joining.next_seed) % self.seeds.len().max(1) == 0;
         joining.attempt = joining.attempt.saturating_add(round.into());
-        let mut pause = cx.dice.jitter(doubled.min(cx.config.join_backoff_max));
-        if self.status == Status::Isolated && !round {
+        // A ring that is looked for may be there any moment; one that does not want us will not for a while.
+        let isolated = self.status == Status::Isolated;
+        let most = if isolated { cx.config.heal } else { Duration::MAX }.min(cx.config.join_backoff_max);
+        let mut pause = cx.dice.jitter(doubled.min(most));
+        if isolated && !round {
             // Somebody may be waiting for us to have asked everybody.
             pause /= 8;
         }

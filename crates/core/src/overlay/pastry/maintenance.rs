@@ -14,6 +14,7 @@ use crate::id::NodeId;
 use crate::message::{Body, HopAck, Nonce};
 use crate::overlay::Status;
 use crate::overlay::probe::Why;
+use crate::time::Time;
 
 /// What we know of the exchange with a ring neighbour: whether it has been heard, and who has seen what.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
@@ -153,13 +154,16 @@ impl Pastry {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Healing {
     via: NodeId,
+    asked: Time,
     hop: Nonce,
     pub(super) nonce: Nonce,
 }
 
 /// For how long after it vanished a peer is asked at every turn, and for how long at all.
-const GONE_LATELY: Duration = Duration::from_secs(600);
+const GONE_LATELY: Duration = Duration::from_secs(3600);
 const GONE_AT_ALL: Duration = Duration::from_secs(5400);
+/// A peer that shows itself is asked, unless somebody was asked so shortly before.
+const ASKED: Duration = Duration::from_secs(1);
 /// Older ones, and seeds, are asked at one turn in so many.
 const SELDOM: usize = 6;
 
@@ -212,9 +216,25 @@ impl Pastry {
 
     fn ask_for_ring(&mut self, via: Contact, cx: &mut Ctx<'_>) {
         let (me, hop, serial, nonce) = (self.router.me(), self.nonce(), self.nonce(), self.nonce());
-        self.past().healing = Some(Healing { via: via.id, hop, nonce });
+        self.past().healing = Some(Healing { via: via.id, asked: cx.now, hop, nonce });
         cx.note(Note::HealAsked);
         cx.send(via, Body::Routed(own_join(me, nonce, serial, hop)));
+    }
+
+    /// A service hears from a node that is not known here. If it vanished a while ago, its ring may be another one by now: it is asked
+    /// at once, not when its turn comes.
+    pub(super) fn found_again(&mut self, peer: Contact, cx: &mut Ctx<'_>) {
+        let vanished = self.gone().iter().any(|(gone, _)| gone.id == peer.id);
+        if !vanished || !cx.config.rule(Safeguard::Heal) {
+            return;
+        }
+        let healing = self.past.as_ref().and_then(|past| past.healing.as_ref());
+        let recent = healing.is_some_and(|healing| cx.now.since(healing.asked) < ASKED);
+        match self.status {
+            Status::Ready if !recent => self.ask_for_ring(peer, cx),
+            Status::Isolated => self.join_through(peer, cx),
+            _ => {}
+        }
     }
 
     /// The vanished peer lives: it need not be asked again.

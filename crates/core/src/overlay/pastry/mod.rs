@@ -678,6 +678,12 @@ impl Overlay for Pastry {
         self.prober.opened(peer, wait, cx);
     }
 
+    fn on_met(&mut self, peer: Contact, cx: &mut Ctx<'_>) {
+        if self.router.get_routed(peer.id).is_none() {
+            self.found_again(peer, cx);
+        }
+    }
+
     fn on_lost(&mut self, peer: NodeId, cx: &mut Ctx<'_>) {
         if self.is_in_ring()
             && let Some(peer) = self.router.get(peer)

@@ -252,7 +252,7 @@ impl Pastry {
         // The last one leaves, and all it knows of have said goodbye, too: that is no cut.
         let me = self.me().id;
         let gone = |leaf: &Contact| leaf.id == me || self.has_departed(*leaf, cx.now);
-        let last = self.router.leaf_set().members() == [from] && leaves.iter().all(gone);
+        let last = self.router.nodes().all(|node| node.id == from.id) && leaves.iter().all(gone);
         let sides = leaves.iter().map(|leaf| self.router.leaf_set().side_of(leaf.id, from.id, &leaves));
         let sides: Vec<Source> = sides.collect();
         self.note_departure(from, cx);
