@@ -177,6 +177,15 @@ pub enum Input {
         /// The reply, if any. One larger than a message may be is refused, and the origin gets none.
         bytes: Option<Vec<u8>>,
     },
+    /// There is no application for the purpose of an [`Output::Deliver`].
+    Unhandled {
+        /// The origin of the delivered message.
+        to: Contact,
+        /// The origin's number for it.
+        serial: u32,
+        /// Hops it had taken.
+        hops: u8,
+    },
     /// An [`Output::Deliver`] came too late to be executed.
     DeliverRefused {
         /// The message, back again.
@@ -484,6 +493,8 @@ pub enum Failure {
     Stopped,
     /// The message was for one node, which is not in the ring. It was not delivered.
     NotThere,
+    /// The node that answers for the key has no application for the message's purpose. It was not delivered.
+    Unhandled,
     /// The message ran out of hops. It was not delivered.
     TooManyHops,
     /// No next hop answered. It was not delivered by the node that says so.

@@ -199,6 +199,8 @@ pub enum Outcome {
     Stopped,
     /// It was for one node, which the nearest node does not know.
     NotThere,
+    /// It arrived, and no application there handles its purpose.
+    Unhandled,
     /// It would have needed more hops than allowed.
     TooManyHops,
     /// No next hop answered in time.

@@ -138,11 +138,9 @@ impl Node {
                 if bytes.as_ref().is_some_and(|bytes| !fits(bytes)) {
                     cx.refuse(Refusal::Oversized);
                 }
-                let outcome = Outcome::Delivered(bytes.filter(fits));
-                let receipt = Receipt { to, serial, hops, by: self.overlay.me(), outcome };
-                let ended = self.courier.send_receipt(receipt, &self.overlay, cx);
-                self.end_all(ended, cx);
+                self.answer((to, serial, hops), Outcome::Delivered(bytes.filter(fits)), cx);
             }
+            Input::Unhandled { to, serial, hops } => self.answer((to, serial, hops), Outcome::Unhandled, cx),
             Input::DeliverRefused { routed } => {
                 let ended = self.courier.refused(*routed, &mut self.overlay, cx);
                 self.end_all(ended, cx);
@@ -159,6 +157,13 @@ impl Node {
             }
             Input::Measured { peer, proximity } => self.overlay.on_measured(peer, proximity, cx),
         }
+    }
+
+    /// Tells the origin of a message what became of it here.
+    fn answer(&mut self, (to, serial, hops): (Contact, u32, u8), outcome: Outcome, cx: &mut Ctx<'_>) {
+        let receipt = Receipt { to, serial, hops, by: self.overlay.me(), outcome };
+        let ended = self.courier.send_receipt(receipt, &self.overlay, cx);
+        self.end_all(ended, cx);
     }
 
     /// Lets the other layers react to what the overlay reported, until nothing new is reported.
@@ -429,6 +434,7 @@ impl Node {
             Outcome::Delivered(answer) => Ok(Reply::Delivered { root: by, hops, answer }),
             Outcome::Stopped => Err(Failure::Stopped),
             Outcome::NotThere => Err(Failure::NotThere),
+            Outcome::Unhandled => Err(Failure::Unhandled),
             Outcome::TooManyHops => Err(Failure::TooManyHops),
             Outcome::NoRoute => Err(Failure::NoRoute),
         };

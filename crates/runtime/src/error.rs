@@ -45,6 +45,9 @@ pub enum RequestError {
     /// The node that was to be retired answers. Nothing changed.
     #[error("the node is still there: let it leave, or stop it first")]
     StillThere,
+    /// The node that answers for the key has no application for the message's purpose. It was not delivered.
+    #[error("the node that answers for the key has no application for this purpose")]
+    Unhandled,
     /// There is no such node in the ring. Nothing was delivered.
     #[error("there is no such node")]
     NotFound,
@@ -85,6 +88,7 @@ impl RequestError {
             Failure::TooManyHops => RequestError::TooManyHops,
             Failure::NoRoute => RequestError::NoRoute,
             Failure::NotThere => RequestError::NotFound,
+            Failure::Unhandled => RequestError::Unhandled,
             Failure::Ended => RequestError::Ended,
             Failure::NoStore => RequestError::NoStore,
             Failure::Store(trouble) => RequestError::Store(trouble),

@@ -18,6 +18,7 @@ use crate::book::Book;
 use crate::builder::{Builder, StartError};
 use crate::clock::{Clock, unix_ms};
 use crate::describe::About;
+use crate::descriptors::{self, Shares};
 use crate::driver::{Me, Network, Parts, Scrubs, Shell};
 use crate::engine::{Engine, Owner, Room, StoreKind};
 use crate::handle::{CALLS_MAX, EVENTS_MAX, Ending, Handle, Info, Shared};
@@ -49,6 +50,7 @@ pub(crate) async fn launch(
     builder: Builder,
 ) -> Result<(Handle, impl Future<Output = Ending> + 'static), StartError> {
     check(&builder)?;
+    let shares = shares(&builder)?;
     let home = builder.data.as_deref().map(Home::open).transpose().map_err(home_error)?;
     let identity = match (&home, builder.key) {
         (Some(home), _) => home.identity().map_err(home_error)?,
@@ -154,6 +156,7 @@ pub(crate) async fn launch(
         suspect: engine.damage().is_some_and(|damage| damage.lost.is_some()),
         engine,
         room,
+        shares,
         scrubs: Scrubs { rate: builder.scrub_rate, every: builder.scrub_every },
         seeds: builder.seeds,
         apps: builder.apps,
@@ -220,6 +223,18 @@ fn discard_store(home: &Home, standing: &mut Standing, overlay: OverlayKind) -> 
 }
 
 /// Opens what the node will store in.
+/// Shares out file descriptors. What stays inside the process needs none for connections.
+fn shares(builder: &Builder) -> Result<Shares, StartError> {
+    match (descriptors::shares(), &builder.memory) {
+        (Err(_), Some(_)) => Ok(Shares { all: 0, disk: 0, peers: 64, strangers: 64, clients: 64 }),
+        (shares, _) => shares.map_err(|error| StartError::Input {
+            what: error.to_string(),
+            remedy: "Raise the limit, for example with `ulimit -n 1024` or LimitNOFILE= of the service."
+                .into(),
+        }),
+    }
+}
+
 fn open_store(
     builder: &Builder,
     home: Option<&Home>,

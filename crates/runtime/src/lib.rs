@@ -9,6 +9,7 @@ pub mod book;
 pub mod builder;
 pub mod clock;
 pub mod describe;
+pub mod descriptors;
 mod driver;
 pub mod engine;
 pub mod error;

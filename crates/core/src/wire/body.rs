@@ -220,6 +220,7 @@ impl Writer<'_> {
                 Outcome::NoRoute => 4,
                 Outcome::Nearest(_) => 5,
                 Outcome::NotThere => 6,
+                Outcome::Unhandled => 7,
             },
         );
         match outcome {
@@ -465,6 +466,7 @@ impl<'b> Fields<'b> {
             3 => Outcome::TooManyHops,
             4 => Outcome::NoRoute,
             6 => Outcome::NotThere,
+            7 => Outcome::Unhandled,
             _ => return Err(DecodeError::Malformed),
         };
         let (to, by) = (first(to, book)?, first(by, book)?);

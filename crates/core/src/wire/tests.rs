@@ -151,6 +151,7 @@ fn samples_cover_every_kind_and_every_choice_within_a_kind() {
         Outcome::NoRoute => 6,
         Outcome::Nearest(_) => 7,
         Outcome::NotThere => 8,
+        Outcome::Unhandled => 9,
     };
     let part = |what: &What| match what {
         What::LeafSet => 0,
@@ -561,8 +562,8 @@ fn a_choice_that_is_unknown_is_malformed() {
     let hop = |rule: u8| record(1, &v4(1), &[rule, 0, 0, 0, 0, 0, 0]);
     for (frame, ok) in [
         (replaced(sample(BodyKind::Receipt), number_field(15, 6)), true),
-        (replaced(sample(BodyKind::Receipt), number_field(15, 7)), false),
-        (replaced(sample(BodyKind::RoutedReceipt), number_field(15, 7)), false),
+        (replaced(sample(BodyKind::Receipt), number_field(15, 8)), false),
+        (replaced(sample(BodyKind::RoutedReceipt), number_field(15, 8)), false),
         (replaced(sample(BodyKind::LeaseRequest), number_field(27, 1)), true),
         (replaced(sample(BodyKind::LeaseRequest), number_field(27, 2)), false),
         (replaced(sample(BodyKind::GetSuccList), number_field(17, 1)), true),

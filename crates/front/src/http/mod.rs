@@ -115,8 +115,9 @@ pub fn serve(listener: TcpListener, target: impl Into<Target>, options: Options)
 }
 
 async fn accept(listener: TcpListener, desk: Desk, options: Arc<Options>, mut stop: watch::Receiver<()>) {
+    let refusals = (options.connections / 4).clamp(1, REFUSALS);
     let (room, refusals) =
-        (Arc::new(Semaphore::new(options.connections)), Arc::new(Semaphore::new(REFUSALS)));
+        (Arc::new(Semaphore::new(options.connections)), Arc::new(Semaphore::new(refusals)));
     let mut open = JoinSet::new();
     loop {
         let accepted = tokio::select! {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use kringle_core::config::{Ownership, Settings};
+use kringle_runtime::descriptors::{self, Shares};
 use serde_json::{Map, Value, json};
 
 use super::keys::{self, ALL, Given, Key, Takes};
@@ -206,6 +207,10 @@ impl Choice {
                 false => out.push_str(&format!("{line}\n")),
             }
         }
+        match descriptors::shares() {
+            Ok(shares) => out.push_str(&format!("# {shares}\n")),
+            Err(error) => out.push_str(&format!("# {error}\n")),
+        }
         out
     }
 
@@ -226,7 +231,14 @@ impl Choice {
             };
             settings.insert(key.name.into(), entry);
         }
-        json!({ "schema": "kringle.config/1", "settings": settings })
+        let mut document = json!({ "schema": "kringle.config/1", "settings": settings });
+        if let Ok(shares) = descriptors::shares() {
+            let Shares { all, disk, peers, strangers, clients } = shares;
+            document["descriptors"] = json!({
+                "all": all, "disk": disk, "peers": peers, "strangers": strangers, "clients": clients,
+            });
+        }
+        document
     }
 
     fn shown(&self, key: &Key) -> Vec<String> {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use kringle_front::http::{Options, Server, serve};
-use kringle_runtime::Handle;
+use kringle_runtime::{Handle, descriptors};
 use serde_json::Value;
 use tokio::net::TcpListener;
 
@@ -37,7 +37,10 @@ pub(super) fn answer(
     config: Value,
 ) -> io::Result<Server> {
     let any_host = hosts.iter().any(|host| host == ANY);
-    let options = Options { config, hosts: hosts.to_vec(), any_host, drain: DRAIN, ..Options::default() };
+    let usual = Options::default();
+    // A fifth is for telling others that there is no room.
+    let connections = (descriptors::shares()?.clients * 4 / 5).min(usual.connections);
+    let options = Options { config, hosts: hosts.to_vec(), any_host, drain: DRAIN, connections, ..usual };
     serve(listener, node.clone(), options)
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use kringle_runtime::handle::Info;
 use kringle_runtime::report::Summary;
-use kringle_runtime::{Seed, StartError};
+use kringle_runtime::{Seed, StartError, descriptors};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -48,9 +48,10 @@ impl Started<'_> {
             (false, true) => "coming back through the peers it knew".into(),
             (false, false) => format!("joining through {}", seeds.join(", ")),
         };
+        let files = descriptors::shares().map_or(String::new(), |shares| format!("\nfiles    {shares}"));
         let http = self.http.map_or("off".into(), |address| format!("http://{address}"));
         format!(
-            "node     {}   incarnation {}\ncluster  {}   {ring}\npeers    {}{elsewhere}\nhttp     {http}\ndata     {data}",
+            "node     {}   incarnation {}\ncluster  {}   {ring}\npeers    {}{elsewhere}\nhttp     {http}\ndata     {data}{files}",
             info.id,
             info.incarnation,
             info.cluster,

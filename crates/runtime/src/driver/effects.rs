@@ -142,7 +142,7 @@ impl Driver {
             }
             None => {
                 self.metrics.app_unknown.inc();
-                None
+                return self.soon.push_back(Input::Unhandled { to: origin, serial, hops });
             }
         };
         self.soon.push_back(Input::Answer { to: origin, serial, hops, bytes });

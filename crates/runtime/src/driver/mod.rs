@@ -37,6 +37,7 @@ use crate::app::App;
 use crate::book::Book;
 use crate::clock::{Clock, unix_ms};
 use crate::describe::{About, View};
+use crate::descriptors::Shares;
 use crate::engine::{Engine, Room};
 use crate::handle::{Call, Ending};
 use crate::home::{Home, Remembered};
@@ -162,6 +163,7 @@ pub(crate) struct Driver {
     /// Whether the wall clock was found to be off at the last look.
     clock_off: bool,
     scrubs: Scrubs,
+    shares: Shares,
     /// Why the node has no store at the moment, although it should.
     away: Option<Away>,
     /// When the store was last opened again, and how often in short succession.
@@ -204,6 +206,7 @@ pub(crate) struct Parts {
     pub(crate) engine: Engine,
     pub(crate) room: Option<Room>,
     pub(crate) scrubs: Scrubs,
+    pub(crate) shares: Shares,
     /// Whether a store had to be replaced by an empty one.
     pub(crate) suspect: bool,
     pub(crate) seeds: Vec<Seed>,
@@ -274,6 +277,7 @@ impl Shell {
                 store_outdated: false,
                 clock_off: false,
                 scrubs: parts.scrubs,
+                shares: parts.shares,
                 away: None,
                 reopened: (Time::ZERO, 0),
             }),
@@ -282,7 +286,7 @@ impl Shell {
             ending: Notify::new(),
             clock,
             network: parts.network,
-            gate: Rc::default(),
+            gate: Gate::new(parts.shares.strangers),
         })
     }
 
@@ -441,7 +445,7 @@ impl Driver {
                 out: &mut out,
             };
             self.node.handle(input, &mut cx);
-            #[cfg(debug_assertions)]
+            #[cfg(any(test, feature = "checks"))]
             self.node.check_invariants(&self.config);
             if self.away.is_none() && self.engine.trouble().is_some() {
                 // The node took for absent what was there. Nothing that follows from it may leave.

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kringle_core::contact::Contact;
 use kringle_core::edge::{Dial, Input};
@@ -24,10 +24,10 @@ use crate::transport::mem::Doorway;
 use crate::transport::stream::{Metered, Stream};
 use crate::transport::tls::{HandshakeError, Tls};
 
-/// How long an address may take to accept a connection, and how often it is tried again meanwhile: the kernel alone
-/// would ask at ever longer intervals, and notice late that a cut is over.
+/// How long an address may take to accept a connection, and after how long it is tried again: the kernel would ask at
+/// ever longer intervals, and notice late that a cut is over.
 const CONNECT: Duration = Duration::from_secs(5);
-const CONNECT_AGAIN: Duration = Duration::from_secs(2);
+const CONNECT_AGAIN: Duration = Duration::from_millis(2500);
 /// From then to the end of the greeting: three round trips, each of up to two seconds.
 const HANDSHAKE: Duration = Duration::from_secs(15);
 /// After so long without an acknowledgement the kernel gives up a connection.
@@ -40,12 +40,8 @@ const STRANGER_MAX: u64 = 4096;
 const WAITING_MAX: usize = 1024;
 /// Messages that may wait for all connections being opened.
 const WAITING_ALL_MAX: usize = 16_384;
-/// Connections being opened at once.
-const DIALS_MAX: usize = 512;
 /// How many seconds ahead of our clock a life of ours may be that others know.
 const FAR_AHEAD: u64 = 7 * 86_400;
-/// Connections kept; beyond that, the one that has been quiet for longest is closed.
-const LINKS_MAX: usize = 4096;
 
 /// The connections with one peer.
 #[derive(Default)]
@@ -157,10 +153,8 @@ struct Proved {
 /// Connects, and asks anew every now and then.
 async fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     let connecting = async {
-        let mut attempts = JoinSet::new();
         loop {
-            attempts.spawn_local(TcpStream::connect(to));
-            if let Ok(Some(Ok(done))) = timeout(CONNECT_AGAIN, attempts.join_next()).await {
+            if let Ok(done) = timeout(CONNECT_AGAIN, TcpStream::connect(to)).await {
                 return done;
             }
         }
@@ -351,19 +345,29 @@ impl Shell {
                 sleep(Duration::from_millis(50)).await;
                 continue;
             };
-            let Some(knock) = self.gate.knock(from.ip()) else {
+            let Some(knock) = self.gate.knock(from.ip(), Instant::now()) else {
                 self.driver.borrow().metrics.turned_away.inc();
                 continue;
             };
             let shell = self.clone();
             spawn_local(async move {
                 let handshake = async {
+                    // Who says nothing takes nobody's turn.
+                    socket.readable().await?;
+                    knock.heard();
                     let turn = knock.turn().await;
                     let admitted = shell.accept_socket(socket).await;
                     drop(turn);
                     admitted
                 };
-                match timeout(HANDSHAKE, handshake).await {
+                let done = tokio::select! {
+                    done = timeout(HANDSHAKE, handshake) => done,
+                    () = knock.sent_away() => {
+                        shell.driver.borrow().metrics.turned_away.inc();
+                        return;
+                    }
+                };
+                match done {
                     Ok(Ok(Some((stream, link)))) => {
                         drop(knock);
                         shell.attend(stream, link).await;
@@ -373,6 +377,8 @@ impl Shell {
                     Err(_) => shell.failed_handshake(from, "it took too long"),
                 }
             });
+            // Whoever was sent away for this one goes now.
+            tokio::task::yield_now().await;
         }
     }
 
@@ -486,7 +492,7 @@ impl Driver {
         if !self.dialling.contains_key(&key) {
             let endpoints = self.book.get(to.addr).to_vec();
             let shell = self.shell.upgrade()?;
-            if self.dialling.len() >= DIALS_MAX || to.id == self.me.identity.id() {
+            if self.dialling.len() >= self.shares.dials() || to.id == self.me.identity.id() {
                 return None;
             }
             self.dialling.insert(key, Dialling::default());
@@ -594,7 +600,7 @@ impl Driver {
                 self.dismiss(&old, &Refused { why: Why::Superseded, text, later });
             }
         }
-        if self.links.len() > LINKS_MAX {
+        if self.links.len() > self.shares.links() {
             self.close_quietest();
         }
         link

@@ -40,7 +40,7 @@ pub(super) const MEMTABLE: u64 = if cfg!(test) { 256 << 10 } else { 8 << 20 };
 /// disk that is as full as we let it become.
 const TABLE: u64 = MEMTABLE / 2;
 /// Files kept open.
-const FILES: usize = 128;
+const FILES_LEAST: usize = 16;
 /// The table that counts commits; no space of the core has this name.
 const ENGINE: &str = "engine";
 /// The only key in it.
@@ -332,7 +332,9 @@ impl Files {
             let db = Database::builder(dir)
                 .cache_size(CACHE)
                 .max_journaling_size(JOURNALS)
-                .max_cached_files(Some(FILES))
+                .max_cached_files(Some(
+                    crate::descriptors::shares().map_or(FILES_LEAST, |shares| shares.tables()),
+                ))
                 // A second one would turn in circles while the first compacts.
                 .worker_threads(1)
                 .open()?;

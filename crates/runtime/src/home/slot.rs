@@ -8,11 +8,16 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use rustix::io::Errno;
 use serde::Serialize;
 
 use super::HomeError;
 
+/// How often a write is tried again that had no file descriptor, and after how long.
+const ATTEMPTS: u32 = 250;
+const PAUSE: Duration = Duration::from_millis(20);
 /// The largest file that is read: ten times what the largest of them can become.
 const LENGTH_MAX: u64 = 16 << 20;
 
@@ -68,7 +73,17 @@ impl Slot {
 
     /// Replaces the content. Only the owner may read the file, whatever it holds: so no secret is exposed by mistake.
     pub fn write(&self, content: &[u8]) -> Result<(), HomeError> {
-        self.replace(content).map_err(|e| self.failed(e))
+        let mut attempts = 0;
+        loop {
+            match self.replace(content) {
+                // Connections come and go: in a moment there may be a descriptor.
+                Err(error) if is_out_of_descriptors(&error) && attempts < ATTEMPTS => {
+                    attempts += 1;
+                    std::thread::sleep(PAUSE);
+                }
+                done => return done.map_err(|e| self.failed(e)),
+            }
+        }
     }
 
     /// Replaces the content by a value as JSON, indented for people.
@@ -118,6 +133,10 @@ impl Slot {
     fn failed(&self, error: io::Error) -> HomeError {
         HomeError::from_io(&self.path, error)
     }
+}
+
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    [Errno::MFILE, Errno::NFILE].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 /// Makes files that are created with these options readable for their owner only.
