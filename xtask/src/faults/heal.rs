@@ -46,11 +46,11 @@ fn partition(options: &Options, profile: Profile) -> Result<Vec<Check>, String> 
     note(&format!("one ring: {one:?}"));
     let settled = settle(&ring, healed)?;
     let during = load.window(cut_at, healed_at, |_| true);
-    let late = load.window(healed_at, Duration::MAX, |_| true);
-    let served = late.last_error.unwrap_or(healed_at).saturating_sub(healed_at);
+    let (served, late) = load.wait_served(healed_at, PATIENCE)?;
     let mut checks = vec![
         Check::within("one ring after healing", limit, one),
-        Check::within("last failed operation after healing", limit, Some(served)),
+        Check::within("last failed operation after healing", limit, served),
+        Check::info("errors after healing", late.text()),
         settled,
         Check::info("errors while cut", during.text()),
     ];

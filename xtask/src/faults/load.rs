@@ -17,6 +17,8 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(2);
 /// How long a key is left alone after a write with an unknown outcome: clock-ahead (5 s) and the deadline, so that the
 /// unknown write cannot replace a later one (docs/store.md, Outcomes).
 const UNKNOWN_REST: Duration = Duration::from_secs(8);
+/// So long without a failed operation, and all is served again.
+const STREAK: Duration = Duration::from_secs(10);
 /// Keys that are incremented, and sets that are added to.
 const HOT: usize = 20;
 
@@ -36,7 +38,7 @@ pub(super) struct Profile {
 /// L1 at a fifth of its rate: 200 operations per second. Clients wait for answers, so there are enough of them to keep
 /// the rate when many wait for their deadline.
 pub(super) const L1: Profile = Profile {
-    clients: 24,
+    clients: 64,
     keys: 2_000,
     value_bytes: 1_024,
     writes: 40,
@@ -69,8 +71,10 @@ pub(super) struct Sample {
     pub(super) kind: Kind,
     /// `None`: it was served.
     pub(super) error: Option<String>,
-    /// A write that failed, and the client cannot know whether it happened.
-    pub(super) unknown: bool,
+    /// The key of a write or read.
+    pub(super) key: Option<usize>,
+    /// It was served, or the node answered with an error that says what became of it.
+    pub(super) stated: bool,
 }
 
 #[derive(Debug)]
@@ -221,6 +225,33 @@ impl Load {
         Window::of(samples.iter().filter(|sample| sample.at >= from && sample.at < to && wanted(sample)))
     }
 
+    /// Returns how long the slowest operation took that began in a time.
+    pub(super) fn slowest(&self, from: Duration, to: Duration) -> Duration {
+        let samples = lock(&self.shared.samples);
+        let inside = samples.iter().filter(|sample| sample.at >= from && sample.at < to);
+        inside.map(|sample| sample.took).max().unwrap_or_default()
+    }
+
+    /// Waits until no operation has failed for ten seconds. Returns when the last one failed after a time, and what
+    /// failed; `None`: operations still fail at the end of the limit.
+    pub(super) fn wait_served(
+        &self,
+        since: Duration,
+        limit: Duration,
+    ) -> Result<(Option<Duration>, Window), String> {
+        loop {
+            let window = self.window(since, Duration::MAX, |_| true);
+            let last = window.last_error.unwrap_or(since);
+            if self.now() >= last.max(since) + STREAK {
+                return Ok((Some(last.saturating_sub(since)), window));
+            }
+            if self.now() > since + limit + STREAK {
+                return Ok((None, window));
+            }
+            super::pause(Duration::from_millis(200))?;
+        }
+    }
+
     /// Stops the clients and reads every key once more. Keys get a minute to be readable.
     pub(super) fn finish(&mut self, ring: &Ring) -> Result<Found, String> {
         self.stop();
@@ -304,14 +335,20 @@ impl Drop for Load {
 /// What an operation came to.
 struct Done {
     error: Option<String>,
+    /// A write that failed, and the client cannot know whether it happened.
     unknown: bool,
+    stated: bool,
 }
 
 impl Done {
     fn of(reply: &Reply) -> Done {
         match reply.is_served() {
-            true => Done { error: None, unknown: false },
-            false => Done { error: Some(reply.cause()), unknown: !reply.is_undone() },
+            true => Done { error: None, unknown: false, stated: true },
+            false => Done {
+                error: Some(reply.cause()),
+                unknown: !reply.is_undone(),
+                stated: reply.unsent || reply.document()["outcome"].is_string(),
+            },
         }
     }
 }
@@ -359,12 +396,17 @@ impl Shared {
     fn operate(&self, http: &Client, kind: Kind, node: usize, url: &str, dice: &mut Dice) {
         let (at, begun) = (self.start.elapsed(), Instant::now());
         let hot = dice.below(HOT as u64) as usize;
-        let done = match kind {
+        let key = match kind {
             Kind::Write => match self.free_key(dice) {
-                Some(key) => self.write(http, url, key),
+                Some(key) => Some(key),
                 None => return,
             },
-            Kind::Read => self.read(http, url, dice.below(self.ledger.len() as u64) as usize),
+            Kind::Read => Some(dice.below(self.ledger.len() as u64) as usize),
+            _ => None,
+        };
+        let done = match kind {
+            Kind::Write => self.write(http, url, key.unwrap_or_default()),
+            Kind::Read => self.read(http, url, key.unwrap_or_default()),
             Kind::Increment => self.increment(http, url, hot),
             Kind::Add => self.add(http, url, hot),
             Kind::Lookup => {
@@ -372,9 +414,8 @@ impl Shared {
                 Done::of(&http.send("GET", url, &path, &[], DEADLINE))
             }
         };
-        let sample =
-            Sample { at, took: begun.elapsed(), node, kind, error: done.error, unknown: done.unknown };
-        lock(&self.samples).push(sample);
+        let Done { error, stated, .. } = done;
+        lock(&self.samples).push(Sample { at, took: begun.elapsed(), node, kind, error, key, stated });
     }
 
     /// Finds a key that is not being written, and whose last write has a known outcome.
@@ -575,7 +616,15 @@ mod tests {
 
     fn sample(at: u64, took: u64, error: Option<&str>) -> Sample {
         let (at, took) = (Duration::from_millis(at), Duration::from_millis(took));
-        Sample { at, took, node: 0, kind: Kind::Read, error: error.map(String::from), unknown: false }
+        Sample {
+            at,
+            took,
+            node: 0,
+            kind: Kind::Read,
+            error: error.map(String::from),
+            key: None,
+            stated: true,
+        }
     }
 
     #[test]

@@ -3,15 +3,23 @@
 //! A row is one fault with its load and its demands. It prints what it measured against what is demanded, and passes or
 //! fails; a row that cannot run fails too, since what was not tried shows nothing.
 
+mod calm;
 mod check;
 mod client;
+mod crowd;
 mod heal;
+mod join;
 mod load;
 mod net;
+mod network;
 mod options;
+mod process;
+mod proxy;
 mod ring;
 mod rows;
+mod slow;
 mod table;
+mod watch;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

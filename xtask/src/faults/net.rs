@@ -120,15 +120,6 @@ impl Net {
         )
     }
 
-    /// Limits what a host sends to this many kilobits per second.
-    pub(super) fn set_rate(&self, host: usize, kbit: u32) -> Result<(), String> {
-        let line = format!(
-            "tc -n {} qdisc add dev eth0 root tbf rate {kbit}kbit burst 16k latency 2s",
-            self.space(host)
-        );
-        run(&line)
-    }
-
     /// Returns the bytes a host has received and sent.
     pub(super) fn traffic(&self, host: usize) -> Result<(u64, u64), String> {
         let read = |name: &str| {
@@ -234,9 +225,7 @@ pub(super) fn try_out() -> Result<(), String> {
     if !cfg!(target_os = "linux") {
         return Err("network namespaces need Linux".into());
     }
-    for (tool, package) in
-        [("ip", "iproute2"), ("tc", "iproute2"), ("nft", "nftables"), ("prlimit", "util-linux")]
-    {
+    for (tool, package) in [("ip", "iproute2"), ("nft", "nftables"), ("prlimit", "util-linux")] {
         let found = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
         if !found.iter().any(|folder| Path::new(folder).join(tool).exists()) {
             return Err(format!("{tool} is missing; on Debian: apt-get install {package}"));

@@ -225,11 +225,6 @@ impl Ring {
         self.client.look(&self.url(at), "/v1/status?local=true").map(|status| status["self"].clone())
     }
 
-    /// Returns the process id of a node, if it runs.
-    pub(super) fn pid(&self, at: usize) -> Option<u32> {
-        self.nodes[at].child.as_ref().map(Child::id)
-    }
-
     /// Returns the nodes that run and have not been stopped.
     pub(super) fn running(&self) -> Vec<usize> {
         let runs = |node: &Node| node.child.is_some() && !node.stopped;
