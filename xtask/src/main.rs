@@ -1,7 +1,6 @@
 //! The chores of this repository: `cargo xtask <chore>`.
 //!
-//! Builds in a few seconds, before and without anything it checks. What it needs beyond the standard library is for
-//! `faults` only: requests over HTTP, documents in JSON, Ctrl-C.
+//! Standard library only: the checks must build in a few seconds, before and without anything they check.
 
 mod cargo;
 mod faults;

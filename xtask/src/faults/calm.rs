@@ -17,7 +17,7 @@ pub(super) fn idle(options: &Options) -> Result<Vec<Check>, String> {
     let formed = ring.wait_green(Duration::from_secs(180))?.1;
     note(&format!("{nodes} nodes are one ring after {}", span(formed)));
     // Until leases are granted and slots are where they belong.
-    pause(Duration::from_secs(60))?;
+    pause(Duration::from_secs(60));
     let wire = |ring: &Ring| (0..nodes).map(|at| ring.net.traffic(at)).collect::<Result<Vec<_>, _>>();
     let sent = |ring: &Ring| -> Vec<f64> {
         let counter =
@@ -26,7 +26,7 @@ pub(super) fn idle(options: &Options) -> Result<Vec<Check>, String> {
     };
     let (sent_before, before) = (sent(&ring), wire(&ring)?);
     note(&format!("nothing happens for {}", span(time)));
-    pause(time)?;
+    pause(time);
     let (after, sent_after) = (wire(&ring)?, sent(&ring));
     let seconds = time.as_secs_f64();
     let rates: Vec<f64> =
@@ -48,7 +48,7 @@ pub(super) fn silence(options: &Options) -> Result<Vec<Check>, String> {
     let nodes = options.nodes.unwrap_or(16);
     let repeats = options.repeats.unwrap_or(10);
     let mut ring = Ring::new(options, nodes)?;
-    pause(Duration::from_secs(15))?;
+    pause(Duration::from_secs(15));
     let mut times = Vec::new();
     let mut unnoticed = 0;
     for repeat in 0..repeats {
@@ -61,8 +61,8 @@ pub(super) fn silence(options: &Options) -> Result<Vec<Check>, String> {
             others.iter().all(|at| {
                 let peers = ring.client.look(&ring.url(*at), "/v1/peers");
                 peers.is_some_and(|peers| {
-                    let mut peers = peers["peers"].as_array().into_iter().flatten();
-                    !peers.any(|peer| peer["id"] == id.as_str() && peer["state"] == "up")
+                    let mut peers = peers["peers"].list().iter();
+                    !peers.any(|peer| peer["id"] == *id.as_str() && peer["state"] == *"up")
                 })
             })
         };
@@ -78,7 +78,7 @@ pub(super) fn silence(options: &Options) -> Result<Vec<Check>, String> {
         }
         ring.signal(victim, "CONT")?;
         ring.wait_green(Duration::from_secs(60))?;
-        pause(Duration::from_secs(3))?;
+        pause(Duration::from_secs(3));
     }
     times.sort_unstable();
     let median = times.get(times.len() / 2).copied();

@@ -73,7 +73,7 @@ pub(super) fn settle(ring: &Ring, healed: Instant) -> Result<Check, String> {
     if green.is_none() {
         super::note(&ring.describe());
     }
-    super::pause(AFTER.saturating_sub(healed.elapsed()))?;
+    super::pause(AFTER.saturating_sub(healed.elapsed()));
     Ok(Check::within("one ring, all ready, after the fault", GREEN, green))
 }
 

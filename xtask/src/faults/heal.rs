@@ -33,11 +33,11 @@ fn partition(options: &Options, profile: Profile) -> Result<Vec<Check>, String> 
     let limit = Duration::from_secs(if parts.len() > 2 { 45 } else { 30 });
     let mut ring = Ring::new(options, nodes)?;
     let mut load = Load::start(&ring, profile)?;
-    pause(Duration::from_secs(5))?;
+    pause(Duration::from_secs(5));
     note(&format!("cut into {sizes:?} for {} s", cut.as_secs()));
     let cut_at = load.now();
     ring.net.partition(&parts)?;
-    pause(cut)?;
+    pause(cut);
     ring.net.heal()?;
     let (healed, healed_at) = (Instant::now(), load.now());
     note("healed");

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::check::{Check, processes, settle, span, verdict};
+use super::json::Value;
 use super::load::{L1, Load, Profile};
 use super::note;
 use super::options::Options;
@@ -19,7 +20,7 @@ pub(super) fn storm(options: &Options) -> Result<Vec<Check>, String> {
     let mut load =
         Load::start(&ring, Profile { clients: 8, keys: 500, writes: 10, reads: 30, lookups: 5, ..L1 })?;
     let from = load.now();
-    pause(Duration::from_secs(15))?;
+    pause(Duration::from_secs(15));
     let before = load.window(from, load.now(), |_| true);
     let from = load.now();
     let ready = join_at_once(&mut ring, newcomers, Duration::from_secs(120))?;
@@ -77,7 +78,7 @@ pub(super) fn new_address(options: &Options) -> Result<Vec<Check>, String> {
     let mut load = Load::start(&ring, L1)?;
     let others: Vec<usize> = (0..6).collect();
     load.aim(&ring, &others);
-    pause(Duration::from_secs(5))?;
+    pause(Duration::from_secs(5));
     let id = ring.nodes[6].id.clone();
     note("n6 restarts on another port");
     ring.kill(6);
@@ -88,9 +89,14 @@ pub(super) fn new_address(options: &Options) -> Result<Vec<Check>, String> {
     let is_known = |ring: &Ring| {
         others.iter().all(|at| {
             let peers = ring.client.look(&ring.url(*at), "/v1/peers").unwrap_or_default();
-            let mut peers =
-                peers["peers"].as_array().into_iter().flatten().filter(|peer| peer["id"] == id.as_str());
-            peers.any(|peer| peer["endpoints"].to_string().contains(&format!(":{}\"", PEERS + 7)))
+            let mut peers = peers["peers"].list().iter().filter(|peer| peer["id"] == *id.as_str());
+            peers.any(|peer| {
+                peer["endpoints"]
+                    .list()
+                    .iter()
+                    .filter_map(Value::as_str)
+                    .any(|at| at.ends_with(&format!(":{}", PEERS + 7)))
+            })
         })
     };
     let known = ring.time_until(started, Duration::from_secs(60), is_known)?;
@@ -115,16 +121,16 @@ pub(super) fn no_seed(options: &Options) -> Result<Vec<Check>, String> {
     ring.wait_green(Duration::from_secs(60))?;
     let mut load = Load::start(&ring, L1)?;
     load.aim(&ring, &[1, 2, 3, 4, 5]);
-    pause(Duration::from_secs(5))?;
+    pause(Duration::from_secs(5));
     note("the seed is killed");
     let from = load.now();
     ring.kill(0);
-    pause(Duration::from_secs(15))?;
+    pause(Duration::from_secs(15));
     let newcomer = ring.add(Start { join, ..Start::default() })?;
-    pause(Duration::from_secs(20))?;
+    pause(Duration::from_secs(20));
     let end = load.now();
     let reply = ring.client.send("GET", &ring.url(newcomer), "/readyz", &[], Duration::from_secs(2));
-    let code = reply.document().to_string().contains("KR0520");
+    let code = String::from_utf8_lossy(&reply.body).contains("KR0520");
     note("the seed returns");
     ring.start(0)?;
     let started = Instant::now();
@@ -171,13 +177,13 @@ pub(super) fn rejoin(options: &Options) -> Result<Vec<Check>, String> {
     let mut doubled = 0;
     for repeat in 0..repeats {
         ring.kill(6);
-        pause(Duration::from_secs(1))?;
+        pause(Duration::from_secs(1));
         ring.start(6)?;
         ring.wait_listening(6)?;
-        pause(Duration::from_secs(1))?;
+        pause(Duration::from_secs(1));
         let document = ring.client.look(&ring.url(0), "/v1/ring?deadline=1s").unwrap_or_default();
-        let nodes = document["survey"]["nodes"].as_array().into_iter().flatten();
-        doubled += usize::from(nodes.filter(|node| node["name"] == "n6").count() > 1);
+        let nodes = document["survey"]["nodes"].list().iter();
+        doubled += usize::from(nodes.filter(|node| node["name"] == *"n6").count() > 1);
         if repeat % 10 == 9 {
             note(&format!("{} of {repeats}", repeat + 1));
         }

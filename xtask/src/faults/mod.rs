@@ -9,6 +9,7 @@ mod client;
 mod crowd;
 mod heal;
 mod join;
+mod json;
 mod load;
 mod net;
 mod network;
@@ -21,8 +22,10 @@ mod slow;
 mod table;
 mod watch;
 
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -31,13 +34,16 @@ use check::Check;
 use options::{Options, Wanted};
 use rows::Row;
 
-/// Whether Ctrl-C was pressed.
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+/// Tells this program to clean up after a run.
+const REAP: &str = "--reap";
 /// The row that runs, and since when.
 static CURRENT: Mutex<Option<(&'static str, Instant)>> = Mutex::new(None);
 
 /// Runs the rows that the arguments name.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<(), String> {
+    if let [REAP, run] = args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        return reap(run);
+    }
     let Wanted { mut options, rows, list, write, release, keep } = options::parse(args)?;
     if list {
         print!("{}", table::list(&rows));
@@ -45,13 +51,11 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<(), String> {
     }
     let build = if release { "build --release --locked -p kringle" } else { "build --locked -p kringle" };
     Call::new(build).run(root)?;
-    let target = std::env::current_exe().map_err(|error| format!("where this program is: {error}"))?;
-    let target = target.parent().and_then(Path::parent).ok_or("start this with `cargo xtask`")?;
+    let target = target()?;
     options.program = target.join(if release { "release" } else { "debug" }).join("kringle");
     options.folder = target.join(format!("faults/{}", std::process::id()));
-    // A second run in this process has its handler already.
-    let _ = ctrlc::set_handler(|| INTERRUPTED.store(true, SeqCst));
     net::remove_leftovers();
+    let _reaper = Reaper::start()?;
     let possible = net::try_out();
     let mut results = Vec::new();
     for row in rows {
@@ -68,9 +72,6 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<(), String> {
             keep_logs(&options.folder, row.id);
         }
         results.push((row, checks));
-        if is_interrupted() {
-            break;
-        }
     }
     *current() = None;
     let _ = std::fs::remove_dir_all(&options.folder);
@@ -78,9 +79,6 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<(), String> {
     print!("\n{}", table::text(&results));
     if write {
         table::write(root, &results, &command)?;
-    }
-    if is_interrupted() {
-        return Err("interrupted".into());
     }
     let failed = results.iter().filter(|(_, checks)| checks.iter().any(|check| !check.passed));
     let failed: Vec<&str> = failed.map(|(row, _)| row.id).collect();
@@ -125,20 +123,45 @@ fn current() -> std::sync::MutexGuard<'static, Option<(&'static str, Instant)>> 
     CURRENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn is_interrupted() -> bool {
-    INTERRUPTED.load(SeqCst)
+/// Removes what this run made if the run is interrupted or killed: a process of its own, which hears that this one has ended
+/// because the pipe between them closes.
+struct Reaper(Child);
+
+impl Reaper {
+    fn start() -> Result<Reaper, String> {
+        let program = std::env::current_exe().map_err(|error| format!("where this program is: {error}"))?;
+        let mut command = Command::new(program);
+        command.args(["faults", REAP]).arg(std::process::id().to_string());
+        // In a group of its own, which Ctrl-C does not end.
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+        command.spawn().map(Reaper).map_err(|error| format!("the process that cleans up: {error}"))
+    }
 }
 
-/// Sleeps, unless the run is interrupted.
-fn pause(time: Duration) -> Result<(), String> {
-    let end = Instant::now() + time;
-    loop {
-        if is_interrupted() {
-            return Err("interrupted".into());
-        }
-        match end.saturating_duration_since(Instant::now()) {
-            Duration::ZERO => return Ok(()),
-            left => std::thread::sleep(left.min(Duration::from_millis(50))),
-        }
+impl Drop for Reaper {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
     }
+}
+
+/// Waits until the run that started this process has ended, and removes what it made.
+fn reap(run: &str) -> Result<(), String> {
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+    let run: u32 = run.parse().map_err(|_| format!("{run:?} is not a process"))?;
+    net::remove_all_of(run);
+    let folder = target()?.join(format!("faults/{run}"));
+    let _ = std::fs::remove_dir_all(folder);
+    Ok(())
+}
+
+/// Returns the folder of build products.
+fn target() -> Result<PathBuf, String> {
+    let program = std::env::current_exe().map_err(|error| format!("where this program is: {error}"))?;
+    let target = program.parent().and_then(Path::parent).map(PathBuf::from);
+    target.ok_or_else(|| "start this with `cargo xtask`".into())
+}
+
+fn pause(time: Duration) {
+    std::thread::sleep(time);
 }

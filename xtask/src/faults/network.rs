@@ -20,13 +20,13 @@ pub(super) fn link_cut(options: &Options) -> Result<Vec<Check>, String> {
     let mut ring = Ring::new(options, options.nodes.unwrap_or(NODES))?;
     let mut load = Load::start(&ring, Profile { lookups: 100, ..L2 })?;
     let watch = Watch::start(&ring);
-    pause(BEFORE)?;
+    pause(BEFORE);
     let (a, b) = neighbours(&ring)?;
     note(&format!("link between n{a} and n{b} cut"));
     let (cut, cut_at) = (Instant::now(), load.now());
     ring.net.set_cut(a, b, true)?;
     ring.net.set_cut(b, a, true)?;
-    pause(options.cut.unwrap_or(Duration::from_secs(30)))?;
+    pause(options.cut.unwrap_or(Duration::from_secs(30)));
     ring.net.heal()?;
     let (healed, healed_at) = (Instant::now(), load.now());
     note("healed");
@@ -34,10 +34,16 @@ pub(super) fn link_cut(options: &Options) -> Result<Vec<Check>, String> {
     let third = |sample: &Sample| sample.node != a && sample.node != b;
     let lookups = load.window(cut_at, healed_at, |sample| third(sample) && sample.kind == Kind::Lookup);
     let stored = load.window(cut_at, healed_at, |sample| sample.kind != Kind::Lookup);
+    let waiting = load
+        .window(cut_at, healed_at, |sample| third(sample) && sample.kind == Kind::Lookup && !sample.stated);
     let all = ring.running();
     let mut checks = vec![
         Check::at_most("rounds with two deliverers for a key", 0, doubles(&watch.since(cut), &all)),
         Check::errors("failed lookups through third nodes", 0.1, &lookups),
+        Check::info(
+            "lookups that found a node which may not deliver",
+            format!("{} of {}", waiting.operations, lookups.operations),
+        ),
         Check::info("errors of the store while cut", stored.text()),
         settled,
     ];
@@ -49,12 +55,12 @@ pub(super) fn link_cut(options: &Options) -> Result<Vec<Check>, String> {
 pub(super) fn one_way_cut(options: &Options) -> Result<Vec<Check>, String> {
     let mut ring = Ring::new(options, options.nodes.unwrap_or(NODES))?;
     let mut load = Load::start(&ring, L1)?;
-    pause(BEFORE)?;
+    pause(BEFORE);
     let (a, b) = neighbours(&ring)?;
     note(&format!("n{b} hears nothing from n{a}"));
     let cut_at = load.now();
     ring.net.set_cut(a, b, true)?;
-    pause(options.cut.unwrap_or(Duration::from_secs(45)))?;
+    pause(options.cut.unwrap_or(Duration::from_secs(45)));
     ring.net.heal()?;
     let (healed, healed_at) = (Instant::now(), load.now());
     note("healed");
@@ -89,11 +95,11 @@ fn parts(
     let parts = split(sizes, NODES)?;
     let mut ring = Ring::new(options, NODES)?;
     let mut load = Load::start(&ring, profile)?;
-    pause(BEFORE)?;
+    pause(BEFORE);
     note(&format!("cut into {sizes:?} for {} s", cut.as_secs()));
     let cut_at = load.now();
     ring.net.partition(&parts)?;
-    pause(cut)?;
+    pause(cut);
     ring.net.heal()?;
     let (healed, healed_at) = (Instant::now(), load.now());
     note("healed");
@@ -135,12 +141,12 @@ pub(super) fn one_alone(options: &Options) -> Result<Vec<Check>, String> {
     let mut ring = Ring::new(options, NODES)?;
     let mut load = Load::start(&ring, L1)?;
     let watch = Watch::start(&ring);
-    pause(BEFORE)?;
+    pause(BEFORE);
     note("n6 cut off");
     let (cut, cut_at) = (Instant::now(), load.now());
     ring.net.partition(&split(&[NODES - 1, 1], NODES)?)?;
     let alone = NODES - 1;
-    pause(options.cut.unwrap_or(Duration::from_secs(60)))?;
+    pause(options.cut.unwrap_or(Duration::from_secs(60)));
     ring.net.heal()?;
     let (healed, healed_at) = (Instant::now(), load.now());
     note("healed");
@@ -154,7 +160,8 @@ pub(super) fn one_alone(options: &Options) -> Result<Vec<Check>, String> {
         .collect();
     let settled = settle(&ring, healed)?;
     let writes = |sample: &Sample| sample.node == alone && sample.kind == Kind::Write;
-    let window = load.window(cut_at + LIMIT, healed_at, writes);
+    // Without those that were under way when the cut ended.
+    let window = load.window(cut_at + LIMIT, healed_at.saturating_sub(Duration::from_secs(3)), writes);
     let mut checks = vec![
         Check::within("the single node is isolated", LIMIT, isolated.map(|round| round.at - cut)),
         Check::info("its statuses", statuses.into_iter().collect::<Vec<_>>().join(", ")),
@@ -175,7 +182,7 @@ pub(super) fn flapping(options: &Options) -> Result<Vec<Check>, String> {
     let mut ring = Ring::new(options, NODES)?;
     let mut load = Load::start(&ring, L1)?;
     let watch = Watch::start(&ring);
-    pause(BEFORE)?;
+    pause(BEFORE);
     let (flaky, id) = (NODES - 1, ring.nodes[NODES - 1].id.clone());
     let (begun, begun_at) = (Instant::now(), load.now());
     let time = options.cut.unwrap_or(Duration::from_secs(300));
@@ -183,9 +190,9 @@ pub(super) fn flapping(options: &Options) -> Result<Vec<Check>, String> {
     let parts = split(&[NODES - 1, 1], NODES)?;
     while begun.elapsed() < time {
         ring.net.partition(&parts)?;
-        pause(HALF)?;
+        pause(HALF);
         ring.net.heal()?;
-        pause(HALF)?;
+        pause(HALF);
     }
     let (healed, healed_at) = (Instant::now(), load.now());
     note("healed");
@@ -210,13 +217,13 @@ pub(super) fn loss(options: &Options) -> Result<Vec<Check>, String> {
     let mut ring = Ring::new(options, NODES)?;
     let mut load = Load::start(&ring, L1)?;
     let watch = Watch::start(&ring);
-    pause(BEFORE)?;
+    pause(BEFORE);
     let (begun, mut checks) = (Instant::now(), Vec::new());
     for (percent, limit) in [(1, 0.1), (5, 1.0), (20, 5.0)] {
         note(&format!("{percent} % of all packets are lost for {} s", time.as_secs()));
         (0..NODES).try_for_each(|at| ring.net.set_loss(at, percent))?;
         let from = load.now();
-        pause(time)?;
+        pause(time);
         let window = load.window(from, load.now(), |_| true);
         checks.push(Check::errors(&format!("errors at {percent} % loss"), limit, &window));
         checks.push(Check::info(&format!("p99 at {percent} % loss"), span(window.p99)));

@@ -20,7 +20,7 @@ const BEFORE: Duration = Duration::from_secs(5);
 pub(super) fn kill_one(options: &Options) -> Result<Vec<Check>, String> {
     let mut ring = Ring::new(options, NODES)?;
     let mut load = Load::start(&ring, L1)?;
-    pause(BEFORE)?;
+    pause(BEFORE);
     let (mut slowest, mut worst, mut late) = (Some(Duration::ZERO), None, 0);
     let repeats = options.repeats.unwrap_or(20);
     for repeat in 0..repeats {
@@ -31,17 +31,17 @@ pub(super) fn kill_one(options: &Options) -> Result<Vec<Check>, String> {
         load.aim(&ring, &others);
         let from = load.now();
         ring.kill(victim);
-        pause(Duration::from_secs(5))?;
+        pause(Duration::from_secs(5));
         ring.start(victim)?;
         let started = Instant::now();
         let back = ring.time_until(started, Duration::from_secs(60), Ring::is_green)?;
         slowest = slowest.zip(back).map(|(slowest, back)| slowest.max(back));
         let end = from + Duration::from_secs(15);
-        pause(end.saturating_sub(load.now()))?;
+        pause(end.saturating_sub(load.now()));
         let window = load.window(from, end, |_| true);
         load.aim(&ring, &ring.running());
         let settled = load.now();
-        pause(Duration::from_secs(5))?;
+        pause(Duration::from_secs(5));
         late += load.window(settled, load.now(), |_| true).errors;
         if worst.as_ref().is_none_or(|worst: &super::load::Window| worst.percent() < window.percent()) {
             worst = Some(window);
@@ -77,7 +77,7 @@ pub(super) fn kill_loop(options: &Options) -> Result<Vec<Check>, String> {
         ring.start(victim)?;
         ring.wait_listening(victim)?;
         opens.push(begun.elapsed());
-        pause(Duration::from_secs(3).saturating_sub(begun.elapsed()))?;
+        pause(Duration::from_secs(3).saturating_sub(begun.elapsed()));
         if repeat % 20 == 19 {
             note(&format!("{} of {repeats} kills", repeat + 1));
         }
@@ -99,7 +99,7 @@ pub(super) fn kill_loop(options: &Options) -> Result<Vec<Check>, String> {
 pub(super) fn kill_all(options: &Options) -> Result<Vec<Check>, String> {
     let mut ring = Ring::new(options, NODES)?;
     let mut load = Load::start(&ring, L2)?;
-    pause(BEFORE)?;
+    pause(BEFORE);
     note("all killed");
     (0..NODES).for_each(|at| ring.kill(at));
     (0..NODES).try_for_each(|at| ring.start(at))?;
@@ -122,7 +122,7 @@ pub(super) fn kill_starting(options: &Options) -> Result<Vec<Check>, String> {
     let repeats = options.repeats.unwrap_or(50);
     for _ in 0..repeats {
         ring.restart(2)?;
-        pause(Duration::from_millis(dice.below(2_000)))?;
+        pause(Duration::from_millis(dice.below(2_000)));
     }
     note(&format!("{repeats} starts were killed"));
     ring.restart(2)?;
@@ -159,9 +159,9 @@ fn leave_by(
     let victim = NODES - 1;
     let others: Vec<usize> = (0..victim).collect();
     load.aim(&ring, &others);
-    pause(Duration::from_secs(12))?;
+    pause(Duration::from_secs(12));
     let watch = Watch::start(&ring);
-    pause(Duration::from_secs(1))?;
+    pause(Duration::from_secs(1));
     note(&format!("{name} to n{victim}"));
     let (begun, from) = (Instant::now(), load.now());
     tell(&mut ring, victim)?;
@@ -196,7 +196,7 @@ pub(super) fn stop_owner(options: &Options) -> Result<Vec<Check>, String> {
     let mut ring = Ring::new(options, NODES)?;
     let mut load = Load::start(&ring, L2)?;
     let watch = Watch::start(&ring);
-    pause(BEFORE)?;
+    pause(BEFORE);
     let (begun, victim) = (Instant::now(), NODES - 1);
     let others: Vec<usize> = (0..victim).collect();
     let mut checks = Vec::new();
@@ -205,7 +205,7 @@ pub(super) fn stop_owner(options: &Options) -> Result<Vec<Check>, String> {
         load.aim(&ring, &others);
         let from = load.now();
         ring.signal(victim, "STOP")?;
-        pause(Duration::from_secs(seconds))?;
+        pause(Duration::from_secs(seconds));
         ring.signal(victim, "CONT")?;
         load.aim(&ring, &ring.running());
         let window = load.window(from, load.now(), |_| true);
@@ -216,7 +216,7 @@ pub(super) fn stop_owner(options: &Options) -> Result<Vec<Check>, String> {
             Duration::from_secs(60),
             green,
         ));
-        pause(Duration::from_secs(3))?;
+        pause(Duration::from_secs(3));
     }
     let all = ring.running();
     checks.push(Check::at_most(
@@ -233,7 +233,7 @@ pub(super) fn stop_three(options: &Options) -> Result<Vec<Check>, String> {
     let mut ring = Ring::new(options, NODES)?;
     let profile = Profile { keys: 500, lookups: 0, ..L1 };
     let mut load = Load::start(&ring, profile)?;
-    pause(BEFORE)?;
+    pause(BEFORE);
     let stopped = [4, 5, 6];
     note("where keys are");
     let dead: Vec<String> = stopped.iter().map(|at| ring.nodes[*at].id.clone()).collect();
@@ -241,7 +241,7 @@ pub(super) fn stop_three(options: &Options) -> Result<Vec<Check>, String> {
     for key in 0..profile.keys {
         let place = ring.client.look(&ring.url(key % 4), &format!("/v1/place/k{key}"));
         let place = place.ok_or_else(|| format!("nobody knows where k{key} is"))?;
-        let copies = place["copies"].as_array().into_iter().flatten();
+        let copies = place["copies"].list().iter();
         let nodes = copies.filter_map(|copy| copy["node"].as_str());
         lost.insert(key, nodes.filter(|node| dead.iter().any(|id| id == node)).count());
     }
@@ -249,7 +249,7 @@ pub(super) fn stop_three(options: &Options) -> Result<Vec<Check>, String> {
     note("n4, n5 and n6 stopped for 20 s");
     let from = load.now();
     stopped.iter().try_for_each(|at| ring.signal(*at, "STOP"))?;
-    pause(options.cut.unwrap_or(Duration::from_secs(20)))?;
+    pause(options.cut.unwrap_or(Duration::from_secs(20)));
     stopped.iter().try_for_each(|at| ring.signal(*at, "CONT"))?;
     let (woken, end) = (Instant::now(), load.now());
     let settled = settle(&ring, woken)?;
@@ -290,7 +290,7 @@ pub(super) fn hog(options: &Options) -> Result<Vec<Check>, String> {
     let mut load = Load::start(&ring, L1)?;
     let watch = Watch::start(&ring);
     let quiet_from = load.now();
-    pause(Duration::from_secs(15))?;
+    pause(Duration::from_secs(15));
     let quiet = load.window(quiet_from, load.now(), |_| true);
     note("four busy loops");
     let mut hogs = Hogs(Vec::new());
@@ -300,7 +300,7 @@ pub(super) fn hog(options: &Options) -> Result<Vec<Check>, String> {
         hogs.0.push(command.spawn().map_err(|error| format!("sh: {error}"))?);
     }
     let (begun, from) = (Instant::now(), load.now());
-    pause(options.cut.unwrap_or(Duration::from_secs(60)))?;
+    pause(options.cut.unwrap_or(Duration::from_secs(60)));
     let busy = load.window(from, load.now(), |_| true);
     drop(hogs);
     let rounds = watch.since(begun);

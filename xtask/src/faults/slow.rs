@@ -32,7 +32,7 @@ pub(super) fn round_trips(options: &Options) -> Result<Vec<Check>, String> {
         }
         checks.push(Check::within(&format!("{millis} ms: one ring, all ready"), limit, green));
         let before = ring.count(DIED);
-        pause(time)?;
+        pause(time);
         let deaths = (ring.count(DIED) - before).max(0.0) as usize;
         checks.push(Check::at_most(&format!("{millis} ms: false deaths in {}", span(time)), 0, deaths));
         let put = || {
@@ -56,12 +56,12 @@ pub(super) fn jitter(options: &Options) -> Result<Vec<Check>, String> {
     let link = Link { jitter: Duration::from_millis(200), ..Link::default() };
     (0..NODES).for_each(|at| proxies.set(at, link));
     let watch = Watch::start(&ring);
-    pause(Duration::from_secs(10))?;
+    pause(Duration::from_secs(10));
     let before = ring.count(DIED);
     proxies.set(NODES - 1, Link { delay: Duration::from_secs(1), ..link });
     note("n6 is 2 s away");
     let since = Instant::now();
-    pause(time)?;
+    pause(time);
     let rounds = watch.since(since);
     let mut suspicions = 0;
     for pair in rounds.windows(2) {
@@ -92,13 +92,13 @@ pub(super) fn narrow(options: &Options) -> Result<Vec<Check>, String> {
     let mut load = Load::start(&ring, L1)?;
     let others: Vec<usize> = (0..NODES - 1).collect();
     load.aim(&ring, &others);
-    pause(Duration::from_secs(10))?;
+    pause(Duration::from_secs(10));
     let (from, to) = (Duration::ZERO, load.now());
     let before = load.window(from, to, |_| true);
     proxies.set(NODES - 1, Link { rate: Some(16_000), ..Link::default() });
     note("n6 has 128 kbit/s");
     let start = load.now();
-    pause(options.cut.unwrap_or(Duration::from_secs(45)))?;
+    pause(options.cut.unwrap_or(Duration::from_secs(45)));
     let during = load.window(start, load.now(), |_| true);
     proxies.set(NODES - 1, Link::default());
     let healed = Instant::now();
@@ -119,18 +119,18 @@ pub(super) fn broken_frames(options: &Options) -> Result<Vec<Check>, String> {
     let (mut ring, proxies) = ring_behind(options, NODES, Link::default())?;
     ring.wait_green(Duration::from_secs(60))?;
     let mut load = Load::start(&ring, L1)?;
-    pause(Duration::from_secs(5))?;
+    pause(Duration::from_secs(5));
     let start = load.now();
     note(&format!("{times} connections break"));
     for time in 0..times {
         proxies.break_next();
-        pause(Duration::from_millis(60))?;
+        pause(Duration::from_millis(60));
         if time % 200 == 199 {
             note(&format!("{} broken, {} to come", time + 1 - proxies.breaks_left(), proxies.breaks_left()));
         }
     }
     while proxies.breaks_left() > 0 {
-        pause(Duration::from_millis(50))?;
+        pause(Duration::from_millis(50));
     }
     let (healed, end) = (Instant::now(), load.now());
     let settled = settle(&ring, healed)?;
@@ -153,11 +153,11 @@ pub(super) fn black_hole(options: &Options) -> Result<Vec<Check>, String> {
     let mut load = Load::start(&ring, L1)?;
     let others: Vec<usize> = (0..NODES - 1).collect();
     load.aim(&ring, &others);
-    pause(Duration::from_secs(5))?;
+    pause(Duration::from_secs(5));
     note("n6 is behind a black hole");
     proxies.set(NODES - 1, Link { stalled: true, ..Link::default() });
     let start = load.now();
-    pause(options.cut.unwrap_or(Duration::from_secs(45)))?;
+    pause(options.cut.unwrap_or(Duration::from_secs(45)));
     let end = load.now();
     proxies.set(NODES - 1, Link::default());
     let healed = Instant::now();
