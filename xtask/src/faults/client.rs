@@ -12,6 +12,8 @@ use super::json::Value;
 const LOOK: Duration = Duration::from_secs(2);
 /// How much later than a request's own deadline the client gives up: the node's answer says more than silence.
 const GRACE: Duration = Duration::from_millis(400);
+/// Nodes close connections that were idle for 10 s; a request sent at that moment would fail for no fault of theirs.
+const IDLE_MAX: Duration = Duration::from_secs(5);
 
 /// What became of a request.
 #[derive(Clone, Debug)]
@@ -54,7 +56,7 @@ impl Reply {
 #[derive(Debug, Default)]
 pub(super) struct Client {
     /// Connections that wait for the next request, by node.
-    idle: Mutex<BTreeMap<String, TcpStream>>,
+    idle: Mutex<BTreeMap<String, (Instant, TcpStream)>>,
 }
 
 impl Client {
@@ -83,7 +85,7 @@ impl Client {
         match answer {
             Ok(Answer { status, body, reusable }) => {
                 if reusable {
-                    self.lock().insert(node.into(), stream);
+                    self.lock().insert(node.into(), (Instant::now(), stream));
                 }
                 Reply { status, body, error: String::new(), unsent: false }
             }
@@ -94,7 +96,10 @@ impl Client {
     /// Returns a connection that is open, an earlier one if there is.
     fn connection(&self, node: &str, end: Instant) -> std::io::Result<TcpStream> {
         let earlier = self.lock().remove(node);
-        if let Some(stream) = earlier.filter(is_open) {
+        if let Some((since, stream)) = earlier
+            && since.elapsed() < IDLE_MAX
+            && is_open(&stream)
+        {
             return Ok(stream);
         }
         let address: SocketAddr = node.parse().map_err(std::io::Error::other)?;
@@ -105,7 +110,7 @@ impl Client {
         Ok(stream)
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, TcpStream>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, (Instant, TcpStream)>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

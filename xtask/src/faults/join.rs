@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::check::{Check, processes, settle, span, verdict};
 use super::json::Value;
-use super::load::{L1, Load, Profile};
+use super::load::{Dice, L1, L2, Load, Profile};
 use super::note;
 use super::options::Options;
 use super::pause;
@@ -197,6 +197,40 @@ pub(super) fn rejoin(options: &Options) -> Result<Vec<Check>, String> {
         Check::info("errors at the others", during.text()),
         settled,
     ];
+    checks.extend(verdict(&mut ring, &mut load)?);
+    Ok(checks)
+}
+
+/// F-52: a node joins or leaves every 5 s, for 10 min.
+pub(super) fn come_and_go(options: &Options) -> Result<Vec<Check>, String> {
+    let time = options.cut.unwrap_or(Duration::from_secs(600));
+    let mut ring = Ring::new(options, 7)?;
+    let mut load = Load::start(&ring, L2)?;
+    let mut dice = Dice::new(52);
+    let (begun, from) = (Instant::now(), load.now());
+    let (mut joined, mut left) = (0, 0);
+    while begun.elapsed() < time {
+        let step = Instant::now();
+        let members = ring.running();
+        if members.len() <= 5 || (members.len() < 9 && dice.below(2) == 0) {
+            let join = members.iter().take(3).map(|at| ring.peer_address(*at)).collect();
+            ring.add(Start { join, ..Start::default() })?;
+            joined += 1;
+        } else {
+            let victim = members[dice.below(members.len() as u64) as usize];
+            let others: Vec<usize> = members.into_iter().filter(|at| *at != victim).collect();
+            load.aim(&ring, &others);
+            ring.client.send("POST", &ring.url(victim), "/v1/node/leave", &[], Duration::from_secs(2));
+            ring.wait_exit(victim, Duration::from_secs(60))?;
+            left += 1;
+        }
+        load.aim(&ring, &ring.running());
+        pause(Duration::from_secs(5).saturating_sub(step.elapsed()));
+    }
+    note(&format!("{joined} joined, {left} left"));
+    let during = load.window(from, load.now(), |_| true);
+    let settled = settle(&ring, Instant::now())?;
+    let mut checks = vec![Check::info("errors", during.text()), settled];
     checks.extend(verdict(&mut ring, &mut load)?);
     Ok(checks)
 }

@@ -17,6 +17,9 @@ use super::ring::{PEERS, Ring, Start};
 /// How much is read at once, and how many such pieces are on their way.
 const PIECE: usize = 16 << 10;
 const PIECES: usize = 4096;
+/// Bytes of a connection, and connections, that are recorded.
+const RECORD: usize = 64 << 10;
+const RECORDS: usize = 64;
 
 /// What happens to the bytes to and from a node.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,6 +52,8 @@ struct Shared {
     stop: AtomicBool,
     /// Connections that are to be broken in the middle of what comes next.
     breaks: AtomicUsize,
+    /// What dialling nodes have sent over each connection, up to a limit, and to which host.
+    records: Mutex<Vec<(String, Vec<u8>)>>,
 }
 
 impl Shared {
@@ -108,6 +113,13 @@ impl Proxies {
     }
 }
 
+impl Proxies {
+    /// Returns what was sent over the first connections, and to which host.
+    pub(super) fn records(&self) -> Vec<(String, Vec<u8>)> {
+        self.shared.records.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
 impl Drop for Proxies {
     fn drop(&mut self) {
         self.shared.stop.store(true, SeqCst);
@@ -139,20 +151,34 @@ fn connect(shared: &Arc<Shared>, near: TcpStream, ends: [String; 2]) {
     let Some(far) = far.filter(|_| near.set_nonblocking(false).is_ok()) else { return };
     let _ = (near.set_nodelay(true), far.set_nodelay(true));
     let Some((near2, far2)) = near.try_clone().ok().zip(far.try_clone().ok()) else { return };
-    pump(shared, near, far, ends.clone());
-    pump(shared, far2, near2, ends);
+    let record = {
+        let mut records = shared.records.lock().unwrap_or_else(PoisonError::into_inner);
+        let record = (records.len() < RECORDS).then_some(records.len());
+        if record.is_some() {
+            records.push((ends[1].clone(), Vec::new()));
+        }
+        record
+    };
+    pump(shared, near, far, ends.clone(), record);
+    pump(shared, far2, near2, ends, None);
 }
 
 /// Carries bytes one way, each piece when it is due.
-fn pump(shared: &Arc<Shared>, from: TcpStream, to: TcpStream, ends: [String; 2]) {
+fn pump(shared: &Arc<Shared>, from: TcpStream, to: TcpStream, ends: [String; 2], record: Option<usize>) {
     let (sender, receiver) = sync_channel(PIECES);
     let (reading, writing) = (Arc::clone(shared), Arc::clone(shared));
     let ends2 = ends.clone();
-    std::thread::spawn(move || read(&reading, from, &sender, &ends));
+    std::thread::spawn(move || read(&reading, from, &sender, &ends, record));
     std::thread::spawn(move || write(&writing, to, &receiver, &ends2));
 }
 
-fn read(shared: &Shared, mut from: TcpStream, to: &SyncSender<(Instant, Vec<u8>)>, ends: &[String; 2]) {
+fn read(
+    shared: &Shared,
+    mut from: TcpStream,
+    to: &SyncSender<(Instant, Vec<u8>)>,
+    ends: &[String; 2],
+    record: Option<usize>,
+) {
     let mut dice = Dice::new(u64::from(from.local_addr().map_or(0, |address| address.port())));
     let mut buffer = vec![0; PIECE];
     let mut last = Instant::now();
@@ -170,6 +196,11 @@ fn read(shared: &Shared, mut from: TcpStream, to: &SyncSender<(Instant, Vec<u8>)
         let size = if broken { size / 2 } else { size };
         if from.read_exact(&mut buffer[..size]).is_err() {
             break;
+        }
+        if let Some(record) = record {
+            let mut records = shared.records.lock().unwrap_or_else(PoisonError::into_inner);
+            let room = RECORD.saturating_sub(records[record].1.len()).min(size);
+            records[record].1.extend_from_slice(&buffer[..room]);
         }
         let link = shared.link(ends);
         let jitter = link.jitter.mul_f64(dice.below(1000) as f64 / 1000.0);
@@ -229,7 +260,8 @@ mod tests {
         let mut client = TcpStream::connect(here.local_addr().unwrap()).unwrap();
         let far = TcpStream::connect(there.local_addr().unwrap()).unwrap();
         let (near, mut server) = (here.accept().unwrap().0, there.accept().unwrap().0);
-        pump(&shared, near, far, ends);
+        shared.records.lock().unwrap().push((ends[1].clone(), Vec::new()));
+        pump(&shared, near, far, ends, Some(0));
         let start = Instant::now();
         client.write_all(b"hello").unwrap();
         let mut bytes = [0; 5];
@@ -240,5 +272,6 @@ mod tests {
         let mut rest = Vec::new();
         server.read_to_end(&mut rest).unwrap();
         assert_eq!(rest, b"fra");
+        assert_eq!(shared.records.lock().unwrap()[0].1, b"hellofra");
     }
 }

@@ -69,6 +69,13 @@ pub(super) const ROWS: &[Row] = &[
         run: calm::silence,
     },
     Row {
+        id: "replay",
+        what: "what nodes have sent is sent once more by a stranger",
+        passes: "no connection is accepted; all are closed within 6 s",
+        sample: false,
+        run: slow::replay,
+    },
+    Row {
         id: "F-01",
         what: "kill -9 of one node, start after 5 s, 20 times",
         passes: "errors <= 1 % during 15 s, 0 after; back in the ring <= 10 s",
@@ -235,6 +242,13 @@ pub(super) const ROWS: &[Row] = &[
         passes: "all ready <= 15 s",
         sample: false,
         run: join::join_together,
+    },
+    Row {
+        id: "F-52",
+        what: "a node joins or leaves every 5 s, for 10 min",
+        passes: "lost 0, stale 0",
+        sample: false,
+        run: join::come_and_go,
     },
     Row {
         id: "F-54",

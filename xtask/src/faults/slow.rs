@@ -1,5 +1,7 @@
 //! Slow and broken connections, by proxies: round trips, F-22 to F-25.
 
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use super::check::{Check, processes, settle, span, verdict};
@@ -8,7 +10,7 @@ use super::note;
 use super::options::Options;
 use super::pause;
 use super::proxy::{Link, ring_behind};
-use super::ring::Ring;
+use super::ring::{PEERS, Ring};
 use super::watch::Watch;
 
 const NODES: usize = 7;
@@ -182,4 +184,53 @@ pub(super) fn black_hole(options: &Options) -> Result<Vec<Check>, String> {
     ];
     checks.extend(verdict(&mut ring, &mut load)?);
     Ok(checks)
+}
+
+/// What nodes have sent to each other is sent once more, by a stranger.
+pub(super) fn replay(options: &Options) -> Result<Vec<Check>, String> {
+    const ACCEPTED: &str = "kringle_connections_accepted_total";
+    let (mut ring, proxies) = ring_behind(options, 3, Link::default())?;
+    ring.wait_green(Duration::from_secs(60))?;
+    let mut load = Load::start(&ring, L1)?;
+    pause(Duration::from_secs(5));
+    let records = proxies.records();
+    let before = ring.count(ACCEPTED);
+    let repeats = options.repeats.unwrap_or(5);
+    note(&format!("{} connections are replayed, {repeats} times", records.len()));
+    let mut kept = 0;
+    for _ in 0..repeats {
+        let mut streams = Vec::new();
+        for (host, bytes) in &records {
+            let address = format!("{host}:{PEERS}").parse().map_err(|error| format!("{host}: {error}"))?;
+            let stream = TcpStream::connect_timeout(&address, Duration::from_secs(2));
+            let mut stream = stream.map_err(|error| format!("{host}: {error}"))?;
+            // The node may close before it has read everything.
+            let _ = stream.write_all(bytes);
+            streams.push(stream);
+        }
+        pause(Duration::from_secs(6));
+        kept += streams.iter_mut().filter_map(|stream| is_kept(stream).then_some(())).count();
+    }
+    let accepted = (ring.count(ACCEPTED) - before).max(0.0) as usize;
+    let settled = settle(&ring, Instant::now())?;
+    let mut checks = vec![
+        Check::at_most("replayed connections that were accepted", 0, accepted),
+        Check::at_most("replayed connections still open after 6 s", 0, kept),
+        settled,
+    ];
+    checks.extend(verdict(&mut ring, &mut load)?);
+    Ok(checks)
+}
+
+/// Says whether a connection is still open, after reading what came.
+fn is_kept(stream: &mut TcpStream) -> bool {
+    let mut buffer = [0; 4096];
+    let _ = stream.set_nonblocking(true);
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => return false,
+            Ok(_) => {}
+            Err(error) => return error.kind() == ErrorKind::WouldBlock,
+        }
+    }
 }
