@@ -81,8 +81,9 @@ impl Client {
         let head =
             format!("{method} {path} HTTP/1.1\r\nHost: {node}\r\nContent-Length: {}\r\n\r\n", body.len());
         let request = [head.as_bytes(), body].concat();
-        let answer = stream.write_all(&request).and_then(|()| Answer::read(&mut stream, end));
-        match answer {
+        // A node may refuse a large body before it has read all of it, so there may be an answer in any case.
+        let written = stream.write_all(&request);
+        match Answer::read(&mut stream, end).map_err(|error| written.err().unwrap_or(error)) {
             Ok(Answer { status, body, reusable }) => {
                 if reusable {
                     self.lock().insert(node.into(), (Instant::now(), stream));

@@ -1,6 +1,8 @@
-//! Too many connections for the descriptors a node has: crowds, F-11.
+//! More than a node has room for: connections (crowds, F-11) and bytes (F-10).
 
+use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpStream};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::check::{Check, processes};
@@ -32,9 +34,13 @@ pub(super) fn crowds(options: &Options) -> Result<Vec<Check>, String> {
         {
             let what = format!("{descriptors} descriptors, {crowd} {name}");
             checks.extend(crowd_at(&mut ring, small, crowd, port, &what)?);
+            let process = processes(&mut ring);
+            if !ring.unexpected_exits.is_empty() {
+                ring.unexpected_exits.clear();
+                ring.start(small)?;
+            }
+            checks.push(Check { what: format!("{what}: {}", process.what), ..process });
         }
-        let process = processes(&mut ring);
-        checks.push(Check { what: format!("{descriptors} descriptors: {}", process.what), ..process });
     }
     Ok(checks)
 }
@@ -46,6 +52,47 @@ pub(super) fn few_descriptors(options: &Options) -> Result<Vec<Check>, String> {
     let mut checks = crowd_at(&mut ring, small, 300, 7480, "300 idle clients")?;
     checks.push(processes(&mut ring));
     Ok(checks)
+}
+
+/// F-10: clients send values as large as they like, for 30 s.
+pub(super) fn value_flood(options: &Options) -> Result<Vec<Check>, String> {
+    const LIMIT: u64 = 256 << 20;
+    let mut ring = Ring::new(options, 3)?;
+    let time = options.cut.unwrap_or(Duration::from_secs(30));
+    let (urls, end) = (ring.urls(), Instant::now() + time);
+    note("16 clients send values of 64 KiB to 64 MiB");
+    let sent = Mutex::new(BTreeMap::<String, usize>::new());
+    std::thread::scope(|scope| {
+        for worker in 0..16_usize {
+            let (urls, sent) = (&urls, &sent);
+            scope.spawn(move || {
+                let client = Client::new();
+                // The last two sizes are above what a node takes.
+                let value =
+                    vec![b'x'; [64 << 10, 256 << 10, 1 << 20, 1 << 20, 2 << 20, 64 << 20][worker % 6]];
+                let mut round = 0;
+                while Instant::now() < end {
+                    round += 1;
+                    let path = format!("/v1/kv/flood{worker}-{}?timeout=2s", round % 20);
+                    let url = &urls[(worker + round) % urls.len()];
+                    let reply = client.send("PUT", url, &path, &value, Duration::from_secs(5));
+                    let answer = if reply.is_served() { "stored".into() } else { reply.cause() };
+                    *sent.lock().unwrap_or_else(PoisonError::into_inner).entry(answer).or_default() += 1;
+                }
+            });
+        }
+    });
+    let sent = sent.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let answers: Vec<String> = sent.iter().map(|(answer, count)| format!("{count}x {answer}")).collect();
+    let memory = (0..ring.nodes.len()).filter_map(|at| ring.peak_memory(at)).max().unwrap_or(u64::MAX);
+    let green = ring.time_until(Instant::now(), Duration::from_secs(60), Ring::is_green)?;
+    let text = format!("{} MiB", memory >> 20);
+    Ok(vec![
+        Check::new("peak memory of a node", "<= 256 MiB", text, memory <= LIMIT),
+        Check::info("answers", answers.join(", ")),
+        Check::within("one ring, all ready, after the flood", Duration::from_secs(60), green),
+        processes(&mut ring),
+    ])
 }
 
 /// Lets this process have as many connections as a crowd needs.
@@ -76,8 +123,12 @@ fn crowd_at(
         client.send("PUT", &url, &path, b"x", Duration::from_secs(2))
     };
     let (old, new) = (Client::new(), Client::new());
-    if !write(&old, "before").is_served() {
-        return Err("the node did not serve before the crowd came".into());
+    if ring
+        .time_until(Instant::now(), Duration::from_secs(30), |_| write(&old, "before").is_served())?
+        .is_none()
+    {
+        let cause = write(&old, "before").cause();
+        return Ok(vec![Check::new(&format!("{what}: served before the crowd came"), "true", cause, false)]);
     }
     let host = url.split(':').next().unwrap_or_default();
     let address: SocketAddr = format!("{host}:{port}").parse().map_err(|error| format!("{url}: {error}"))?;

@@ -223,6 +223,14 @@ impl Ring {
         self.client.look(&self.url(at), "/v1/status?local=true").map(|status| status["self"].clone())
     }
 
+    /// Returns the most memory a node's process has had, in bytes, if it runs.
+    pub(super) fn peak_memory(&self, at: usize) -> Option<u64> {
+        let pid = self.nodes[at].child.as_ref()?.id();
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        line.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
+    }
+
     /// Returns the nodes that run and have not been stopped.
     pub(super) fn running(&self) -> Vec<usize> {
         let runs = |node: &Node| node.child.is_some() && !node.stopped;

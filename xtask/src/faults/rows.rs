@@ -139,6 +139,13 @@ pub(super) const ROWS: &[Row] = &[
         run: process::hog,
     },
     Row {
+        id: "F-10",
+        what: "16 clients send values of 64 KiB to 64 MiB for 30 s",
+        passes: "no node has more than 256 MiB; none ends",
+        sample: false,
+        run: crowd::value_flood,
+    },
+    Row {
         id: "F-11",
         what: "a node with 128 descriptors, 300 idle clients",
         passes: "earlier clients are served; new ones <= 5 s after the crowd left",
