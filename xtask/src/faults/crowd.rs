@@ -135,7 +135,7 @@ fn crowd_at(
     let mut held = Vec::new();
     let begun = Instant::now();
     while held.len() < crowd && begun.elapsed() < Duration::from_secs(20) {
-        match TcpStream::connect_timeout(&address, Duration::from_millis(200)) {
+        match TcpStream::connect_timeout(&address, Duration::from_secs(1)) {
             Ok(stream) => held.push(stream),
             // Its queue is full, which is one way to be polite.
             Err(_) => break,

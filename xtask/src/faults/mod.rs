@@ -63,7 +63,8 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<(), String> {
             Ok(()) => run_row(row, &options),
             Err(why) => Err(why.clone()),
         };
-        let checks = result.unwrap_or_else(|why| vec![Check::not_run(&why)]);
+        let mut checks = result.unwrap_or_else(|why| vec![Check::not_run(&why)]);
+        checks.push(Check::info("load average of the machine", load_average()));
         checks.iter().for_each(|check| note(&check.line()));
         let passed = checks.iter().all(|check| check.passed);
         if passed && !keep {
@@ -160,6 +161,13 @@ fn target() -> Result<PathBuf, String> {
     let program = std::env::current_exe().map_err(|error| format!("where this program is: {error}"))?;
     let target = program.parent().and_then(Path::parent).map(PathBuf::from);
     target.ok_or_else(|| "start this with `cargo xtask`".into())
+}
+
+/// Returns how many processes wanted a processor in the last minute. Times of a busy machine mean less.
+fn load_average() -> String {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let processors = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+    format!("{} on {processors} processors", text.split(' ').next().unwrap_or("?"))
 }
 
 fn pause(time: Duration) {

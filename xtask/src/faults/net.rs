@@ -62,7 +62,7 @@ impl Net {
         self.filter(
             host,
             "table ip faults {\n set deaf { type ipv4_addr; }\n chain input {\n \
-             type filter hook input priority 0;\n ip saddr @deaf drop\n }\n chain loss {\n }\n }\n",
+             type filter hook input priority 0;\n ip saddr @deaf drop\n }\n }\n",
         )?;
         Ok(host)
     }
