@@ -8,7 +8,7 @@ use super::options::Options;
 use super::pause;
 use super::ring::Ring;
 
-/// Traffic of 64 nodes that nobody asks for anything.
+/// Traffic of 64 nodes without clients.
 pub(super) fn idle(options: &Options) -> Result<Vec<Check>, String> {
     let nodes = options.nodes.unwrap_or(64);
     let time = options.cut.unwrap_or(Duration::from_secs(120));

@@ -137,8 +137,8 @@ fn crowd_at(
     while held.len() < crowd && begun.elapsed() < Duration::from_secs(20) {
         match TcpStream::connect_timeout(&address, Duration::from_secs(1)) {
             Ok(stream) => held.push(stream),
-            // Its queue is full, which is one way to be polite.
-            Err(_) => break,
+            // Its queue is full: the node accepts slowly, or not at all.
+            Err(_) => pause(Duration::from_millis(50)),
         }
     }
     note(&format!("{what}: {} connected", held.len()));

@@ -13,7 +13,7 @@ use super::ring::{PEERS, Ring, Start};
 /// Counts what came from an earlier life of a node and was refused.
 const REFUSED: &str = "kringle_refused_total";
 
-/// Twelve nodes join three at the same instant, beside a client that does not care.
+/// Twelve nodes join three at the same instant, beside a bystander client.
 pub(super) fn storm(options: &Options) -> Result<Vec<Check>, String> {
     let newcomers = options.nodes.unwrap_or(12);
     let mut ring = Ring::new(options, 3)?;

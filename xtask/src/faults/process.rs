@@ -240,7 +240,7 @@ pub(super) fn stop_three(options: &Options) -> Result<Vec<Check>, String> {
     let mut lost: BTreeMap<usize, usize> = BTreeMap::new();
     for key in 0..profile.keys {
         let place = ring.client.look(&ring.url(key % 4), &format!("/v1/place/k{key}"));
-        let place = place.ok_or_else(|| format!("nobody knows where k{key} is"))?;
+        let place = place.ok_or_else(|| format!("no node said where k{key} is"))?;
         let copies = place["copies"].list().iter();
         let nodes = copies.filter_map(|copy| copy["node"].as_str());
         lost.insert(key, nodes.filter(|node| dead.iter().any(|id| id == node)).count());

@@ -339,7 +339,7 @@ impl Drop for Node {
     }
 }
 
-/// Says whether the nodes are in a ring in the order of their ids, with nobody else in it.
+/// Says whether the nodes are in a ring in the order of their ids, with no other node in it.
 fn is_one_ring(summaries: &[Value]) -> bool {
     let mut nodes: Vec<[&str; 3]> = Vec::new();
     for summary in summaries {

@@ -17,7 +17,7 @@ const NODES: usize = 7;
 /// Counts peers that were found dead.
 pub(super) const DIED: &str = "kringle_notes_total{kind=\"died\"}";
 
-/// Round trips of 100 ms to 2 s between all nodes: do they become a ring, and does anyone die.
+/// Round trips of 100 ms to 2 s between all nodes: do they become a ring, and are nodes found dead.
 pub(super) fn round_trips(options: &Options) -> Result<Vec<Check>, String> {
     let nodes = options.nodes.unwrap_or(5);
     let time = options.cut.unwrap_or(Duration::from_secs(60));
