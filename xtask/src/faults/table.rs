@@ -23,8 +23,7 @@ pub(super) fn text(results: &[(&Row, Vec<Check>)]) -> String {
     let mut lines = vec![["row", "measured", "demanded", "value", "result"].map(String::from)];
     for (row, checks) in results {
         for check in checks {
-            let result = if check.passed { "pass" } else { "FAIL" };
-            let cells = [row.id, &check.what, &check.demanded, &check.measured, result];
+            let cells = [row.id, &check.what, &check.demanded, &check.measured, check.verdict()];
             lines.push(cells.map(String::from));
         }
     }
@@ -62,7 +61,7 @@ fn replaced(text: &str, results: &[(&Row, Vec<Check>)], options: &str) -> Option
         let command = format!("`cargo xtask faults {}{options}`", row.id);
         let line = |check: &Check| {
             let plain = |text: &str| text.replace('|', "/").replace('\n', " ");
-            let result = if check.passed { "pass" } else { "**fail**" };
+            let result = if check.passed { check.verdict() } else { "**fail**" };
             let (what, demanded, value) =
                 (plain(&check.what), plain(&check.demanded), plain(&check.measured));
             format!("| {} | {what} | {demanded} | {value} | {result} | {command} |", row.id)
