@@ -72,15 +72,15 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<(), String> {
         } else {
             keep_logs(&options.folder, row.id);
         }
+        if write {
+            // Row by row, so that an interrupted run keeps what it has measured.
+            table::write(root, row, &checks, &options.command_line())?;
+        }
         results.push((row, checks));
     }
     *current() = None;
     let _ = std::fs::remove_dir_all(&options.folder);
-    let command = options.command_line();
     print!("\n{}", table::text(&results));
-    if write {
-        table::write(root, &results, &command)?;
-    }
     let failed = results.iter().filter(|(_, checks)| checks.iter().any(|check| !check.passed));
     let failed: Vec<&str> = failed.map(|(row, _)| row.id).collect();
     println!("rows: {} passed, {} failed", results.len() - failed.len(), failed.len());

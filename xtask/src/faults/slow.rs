@@ -32,7 +32,11 @@ pub(super) fn round_trips(options: &Options) -> Result<Vec<Check>, String> {
         if green.is_none() {
             note("no ring at this distance: it forms without delay, then nodes move apart");
             (0..nodes).for_each(|at| proxies.set(at, Link::default()));
-            ring.wait_green(limit)?;
+            if ring.time_until(Instant::now(), limit, Ring::is_green)?.is_none() {
+                let what = format!("{millis} ms: one ring, all ready, without delay");
+                checks.push(Check::within(&what, limit, None));
+                continue;
+            }
             (0..nodes).for_each(|at| proxies.set(at, link));
         }
         let before = ring.count(DIED);
