@@ -3,6 +3,7 @@
 //! Standard library only: the checks must build in a few seconds, before and without anything they check.
 
 mod cargo;
+mod faults;
 mod fuzz;
 mod races;
 mod suite;
@@ -21,6 +22,7 @@ usage: cargo xtask <chore>
   test races          the races on record: rule, result with it and without it
   tidy                style as a test, the examples of README.md included
   bench NAME [ARG]..  one benchmark, with its own arguments; NAME is one of: core, leases, node, store
+  faults [ROW]..      real nodes with real faults on a network of namespaces; --list lists the rows, --help the options
   fuzz [SECONDS]      every fuzz target for that long (60 unless told), from a fixed seed
 ";
 
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         Chore::Races => races::run(&root),
         Chore::Tidy => tidy::run(&root),
         Chore::Bench { package, example, args } => bench(package, example, args).run(&root),
+        Chore::Faults { args } => faults::run(&root, args),
         Chore::Fuzz { seconds } => fuzz::run(&root, seconds),
     }) {
         Ok(()) => ExitCode::SUCCESS,
@@ -66,6 +69,7 @@ enum Chore<'a> {
     Races,
     Tidy,
     Bench { package: &'static str, example: &'static str, args: &'a [String] },
+    Faults { args: &'a [String] },
     Fuzz { seconds: u64 },
 }
 
@@ -80,6 +84,7 @@ fn parse(args: &[String]) -> Result<Chore<'_>, String> {
             None => Err(format!("no benchmark is called {name:?}")),
         },
         ("bench", []) => Err("bench needs the name of a benchmark".into()),
+        ("faults", args) => Ok(Chore::Faults { args }),
         ("fuzz", []) => Ok(Chore::Fuzz { seconds: FUZZ_SECONDS }),
         ("fuzz", [seconds]) => match seconds.parse() {
             // libFuzzer takes zero for "for ever".
@@ -118,6 +123,7 @@ mod tests {
         assert_eq!(parse_line("tidy"), Ok("Tidy".into()));
         let bench = r#"Bench { package: "kringle-sim", example: "bench_core", args: ["--nodes", "5"] }"#;
         assert_eq!(parse_line("bench core --nodes 5"), Ok(bench.into()));
+        assert_eq!(parse_line("faults F-13"), Ok(r#"Faults { args: ["F-13"] }"#.into()));
         assert_eq!(parse_line("fuzz"), Ok("Fuzz { seconds: 60 }".into()));
         assert_eq!(parse_line("fuzz 5"), Ok("Fuzz { seconds: 5 }".into()));
     }

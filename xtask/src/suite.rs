@@ -4,11 +4,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::cargo::Call;
-use crate::{tidy, tools};
+use crate::{faults, tidy, tools};
 
 type Step = (&'static str, fn(&Path) -> Result<(), String>);
 
-const STEPS: [Step; 8] = [
+const STEPS: [Step; 9] = [
     ("tools", |_| tools::ensure()),
     ("format", |root| Call::new("fmt --all --check").run(root)),
     ("lints", |root| Call::new("clippy --workspace --all-targets --locked -- -D warnings").run(root)),
@@ -26,6 +26,10 @@ const STEPS: [Step; 8] = [
         Call::new("test --workspace --features kringle/checks --locked")
             .env("KRINGLE_ALL_TOOLS", "1")
             .run(root)
+    }),
+    ("faults", |root| {
+        println!("$ cargo xtask faults --sample");
+        faults::run(root, &["--sample".into()])
     }),
     ("documentation", |root| {
         Call::new("doc --workspace --no-deps --locked").env("RUSTDOCFLAGS", "-D warnings").run(root)

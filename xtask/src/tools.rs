@@ -14,9 +14,11 @@ const FAKETIME: [&str; 3] = [
 /// What a tool is called in Debian, how to see whether it is there, and what it is for.
 type Tool = (&'static str, fn() -> bool, &'static str);
 
-const TOOLS: [Tool; 2] = [
+const TOOLS: [Tool; 4] = [
     ("faketime", has_faketime, "sets the clock of a node"),
     ("strace", has_strace, "shows that a write was synced before it was acknowledged"),
+    ("iproute2", || has_program("ip"), "puts nodes on a network of namespaces"),
+    ("nftables", || has_program("nft"), "drops packets between nodes"),
 ];
 
 /// Sees that everything is there.
@@ -47,6 +49,11 @@ fn has_strace() -> bool {
     let mut command = Command::new("strace");
     command.args(["-f", "-o", "/dev/null", "true"]).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
+}
+
+/// Says whether there is a program of this name. It may stand where only root looks.
+pub(crate) fn has_program(name: &str) -> bool {
+    ["/usr/sbin", "/usr/bin", "/sbin", "/bin"].iter().any(|folder| Path::new(folder).join(name).exists())
 }
 
 fn install(line: &str) -> bool {
