@@ -89,7 +89,7 @@ enum Kind {
     Death,
     /// A bit of a stored record flips. Several nodes at a time, but of each key one copy at a time, and only in views of two
     /// or more all of whose members serve: n - q + 1 others must be able to tell what they have. Not while a lost disk is
-    /// being filled.
+    /// being filled, and not while a node leaves: what nobody has read since it was damaged may be the only copy then.
     Rot,
 }
 
@@ -295,6 +295,7 @@ impl Faults {
                 let leaves = self.leaving.contains(&node);
                 if !ready
                     || leaves
+                    || self.doubts
                     || world.is_paused(node)
                     || self.left(world) <= 2
                     || !self.may_stop(world, node)
@@ -435,7 +436,8 @@ impl Faults {
     fn rot(&mut self, world: &mut World, node: u32, dice: &mut SeededDice) -> bool {
         let space = [Space::Data, Space::Members][dice.below(2)];
         self.look(world);
-        if !self.lost.is_empty() || self.smallest < 2 || self.gone.contains(&node) {
+        if !self.lost.is_empty() || !self.leaving.is_empty() || self.smallest < 2 || self.gone.contains(&node)
+        {
             return false;
         }
         let rotten = &self.rotten;
