@@ -521,10 +521,7 @@ impl Store {
 
     /// Somebody says how far this node's disk had come when it last heard of it.
     fn vouch(&mut self, from: Contact, known: u64, ring: &dyn Routes, cx: &mut Ctx<'_>) {
-        if let Proof::Wanted(_) = self.proof
-            && known > self.age
-            && cx.config.rule(Safeguard::Born)
-        {
+        if known > self.age && cx.config.rule(Safeguard::Born) && self.proof != Proof::Failed {
             // This is an old copy of the disk: what was promised and taken since is not on it.
             self.proof = Proof::Failed;
             cx.out.raise(Event::StoreOutdated);
@@ -563,12 +560,15 @@ impl Store {
     }
 
     /// Says whether enough members of a slot have vouched for this node's disk. One that lost its own disk remembers
-    /// none.
+    /// nothing of the time before, so it does not count; but it is asked, too: it may have met this disk since.
     pub(super) fn is_vouched_for(&self, slot: &Slot) -> bool {
-        let vouches = |member: &&Member| {
-            **member == self.me
-                || (!self.is_lost(member) && self.peers.get(&member.id).is_some_and(|peer| peer.vouched))
-        };
+        let said = |member: &Member| self.peers.get(&member.id).is_some_and(|peer| peer.vouched);
+        let others = || slot.view.members.iter().filter(|member| **member != self.me);
+        if others().any(|member| self.is_lost(member) && !self.retired.contains(&member.id) && !said(member))
+        {
+            return false;
+        }
+        let vouches = |member: &&Member| **member == self.me || (!self.is_lost(member) && said(member));
         let votes: Vec<NodeId> = slot.view.members.iter().filter(vouches).map(|member| member.id).collect();
         self.is_enough(slot, &votes, votes.len())
     }

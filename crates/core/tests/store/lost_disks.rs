@@ -289,6 +289,30 @@ fn old_copy_of_a_disk_is_known_after_everybody_was_down() {
     assert!(cluster.outdated.contains(&2), "its store is to be set aside");
 }
 
+/// The only other replica has lost its disk since the copy was made: it is not the one that the copy names, and it knows.
+#[test]
+fn old_copy_of_a_disk_is_known_to_a_replica_with_a_newer_disk() {
+    let mut cluster = Cluster::ready(2);
+    put_all(&mut cluster, "v");
+    let old = cluster.places[1].safe.clone();
+    cluster.crash(0);
+    cluster.forget(0);
+    cluster.restart(0);
+    cluster.run(Duration::from_secs(5));
+    put_all(&mut cluster, "w");
+    cluster.run(Duration::from_secs(2));
+    cluster.crash(1);
+    cluster.places[1].safe = old;
+    cluster.restart(1);
+    cluster.run(Duration::from_secs(5));
+    assert!(cluster.outdated.contains(&1), "its store is to be set aside");
+    cluster.crash(1);
+    cluster.forget(1);
+    cluster.restart(1);
+    cluster.run(Duration::from_secs(5));
+    expect_all(&mut cluster, 0..2, "w");
+}
+
 #[test]
 fn disk_that_is_as_it_was_before_its_first_slot_is_a_new_one() {
     let mut cluster = Cluster::of(3, settings(), 1);
