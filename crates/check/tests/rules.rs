@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kringle_check::explore::{Bounds, Search};
-use kringle_check::rules::search::{Found, search};
+use kringle_check::search::{Found, search};
 
 fn bounds(states: usize) -> Bounds {
     Bounds { states, time: Duration::from_secs(600), threads: 1 }

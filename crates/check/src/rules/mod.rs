@@ -8,7 +8,6 @@ pub mod acknowledging;
 pub mod doubting;
 pub mod lost_disks;
 pub mod recovering;
-pub mod search;
 pub mod suite;
 pub mod versions;
 

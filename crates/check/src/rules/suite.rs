@@ -1,8 +1,8 @@
 //! All worlds of all models.
 
-use super::search::{Found, search};
 use super::{acknowledging, doubting, lost_disks, recovering, versions};
 use crate::explore::{Bounds, Search};
+use crate::search::{Found, search};
 
 /// A world that can be searched.
 pub struct Run {
