@@ -5,7 +5,10 @@
 //! left out by its name, and must then be missed: see `tests/rules.rs`.
 
 pub mod acknowledging;
+pub mod damaged_promises;
+pub mod damaged_views;
 pub mod doubting;
+pub mod lineages;
 pub mod lost_disks;
 pub mod recovering;
 pub mod suite;
