@@ -18,5 +18,6 @@ mod properties;
 pub mod replay;
 pub mod rules;
 pub mod schedule;
+pub mod search;
 pub mod state;
 pub mod store_rules;

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use kringle_check::explore::{Bounds, Search};
-use kringle_check::store_rules::Left;
+use kringle_check::search::Found;
 use kringle_check::store_rules::plan::{PLANS, Plan, Proposal};
-use kringle_check::store_rules::search::{Found, search};
+use kringle_check::store_rules::{Left, search};
 
 /// How far a search gets is decided by its states, never by the clock, and one thread always takes the same way.
 fn look(world: &str, left: &'static [Left], how: Search, states: usize) -> Found {

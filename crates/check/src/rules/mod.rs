@@ -5,10 +5,12 @@
 //! left out by its name, and must then be missed: see `tests/rules.rs`.
 
 pub mod acknowledging;
+pub mod damaged_promises;
+pub mod damaged_views;
 pub mod doubting;
+pub mod lineages;
 pub mod lost_disks;
 pub mod recovering;
-pub mod search;
 pub mod suite;
 pub mod versions;
 

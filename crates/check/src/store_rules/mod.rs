@@ -2,7 +2,7 @@
 //!
 //! This is written before the store itself and shares no code with it. It says what the rules say, so that a hole is
 //! found in them and not in a program. A [`plan::Plan`] bounds a world, [`Left`] names a rule that is left out of it,
-//! [`search::search`] looks for a state in which a property is broken.
+//! [`search`] looks for a state in which a property is broken.
 //!
 //! A message is never lost and never used up: a message that is not delivered is lost, one that is delivered twice is
 //! doubled. Replies are kept with whoever asked, who looks at any quorum of them at any later time.
@@ -12,9 +12,17 @@ mod data;
 mod linear;
 pub mod plan;
 mod props;
-pub mod search;
 mod state;
 mod view;
+
+use crate::explore::{Bounds, Search};
+use crate::search::Found;
+
+/// Searches a world. Ends at the first broken property.
+pub fn search(plan: plan::Plan, how: Search, bounds: Bounds) -> Found {
+    let strict = matches!(how, Search::Walks(_));
+    crate::search::search(&act::World { plan, strict }, how, bounds)
+}
 
 /// A rule that can be left out, to see that it is missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 
 const NOT_COVERED: &str = "\
 Not covered: the shipped store, which these models share no code with (the simulator drives it: kringle sim run store-chaos);
-more nodes, keys and faults than a world has; damaged promises of conditional writes.
+more nodes, keys and faults than a world has. Rules in them that the store does not have yet: docs/store-inside.md.
 ";
 
 #[derive(Debug, Args)]

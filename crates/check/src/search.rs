@@ -1,4 +1,4 @@
-//! The search through a model.
+//! The search through a model of rules: what was seen, what is broken, what never happened.
 
 use std::fmt::Debug;
 use std::hash::Hash;
