@@ -74,6 +74,8 @@ pub enum Ending {
         /// The two lineages, and how many records each store has.
         what: String,
     },
+    /// It was retired for good (`kringle leave ID --dead`): the cluster refuses its id.
+    Retired,
     /// It can not go on.
     Failed {
         /// Why.

@@ -187,6 +187,11 @@ fn judge(over: Ending) -> Result<u8, Failure> {
             let row = Kind::FoundedApart.row();
             Err(Failure::coded(row.exit, format!("{what} ({})", row.code), row.remedy))
         }
+        Ending::Retired => Err(Failure::coded(
+            7,
+            "this node was retired with 'kringle leave ID --dead': the cluster refuses its id",
+            "Start with another data directory to join as a new node.",
+        )),
         Ending::Failed { what } => {
             Err(Failure::failed(format!("the node can not go on: {what}"), "Mend that, then start it again."))
         }
@@ -204,6 +209,7 @@ mod tests {
         assert_eq!(judge(Ending::Twin { what: "twin".into() }).unwrap_err().code(), 7);
         assert_eq!(judge(Ending::Refused { what: "no".into() }).unwrap_err().code(), 4);
         assert_eq!(judge(Ending::FoundedApart { what: "two".into() }).unwrap_err().code(), 4);
+        assert_eq!(judge(Ending::Retired).unwrap_err().code(), 7);
         assert_eq!(judge(Ending::Failed { what: "disk".into() }).unwrap_err().code(), 1);
     }
 }

@@ -1,9 +1,8 @@
 //! Chord, with real processes: nodes are started as people start them, asked as people ask them, and killed.
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
-use crate::processes::{Folder, Started, started, until};
+use crate::processes::{Folder, Started, ended, until};
 
 const CHORD: [&str; 4] = ["--overlay", "chord", "--successors", "3"];
 
@@ -72,10 +71,9 @@ fn a_pastry_node_is_not_let_into_a_chord_cluster_and_a_directory_keeps_its_overl
     let founder = Started::new(&one, &CHORD);
     let peers = founder.peers.clone();
     let refused = |data: &Path, more: &[&str]| {
-        let mut command = started(data, &data.with_extension("ready"), more);
-        let output = command.stderr(Stdio::piped()).output().unwrap();
-        assert!(!output.status.success());
-        String::from_utf8(output.stderr).unwrap()
+        let run = ended(data, more);
+        assert_ne!(run.code, Some(0), "{}", run.stderr);
+        run.stderr
     };
     let said = refused(&two, &["--join", &peers]);
     assert!(said.contains("uses the overlay chord here, not pastry") && said.contains("KR0421"), "{said}");

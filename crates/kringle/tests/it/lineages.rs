@@ -1,25 +1,8 @@
 //! Stores that were founded apart, with real processes; and how their data moves from one to the other.
 
-use std::path::Path;
-use std::process::Stdio;
-
-use crate::processes::{Folder, Started, started, until};
+use crate::processes::{Folder, Started, ended, until};
 use crate::store::Served;
-use crate::{Run, kringle, kringle_with_input};
-
-/// Starts a node that ends by itself, and returns how.
-fn ended(data: &Path, more: &[&str]) -> Run {
-    let mut command = started(data, &data.with_extension("ready"), more);
-    let output = command.stderr(Stdio::piped()).output().expect("the binary was built for this test");
-    let stderr = String::from_utf8(output.stderr).expect("all output is UTF-8");
-    Run { code: output.status.code(), stdout: String::new(), stderr }
-}
-
-fn start(data: &Path, more: &[&str]) -> Started {
-    let node = Started::new(data, more);
-    node.until(&["status"], |text| text.contains("up"));
-    node
-}
+use crate::{kringle, kringle_with_input};
 
 fn put(node: &Started, key: &str, value: &str) {
     node.until(&["put", key, value, "-q"], |_| true);
@@ -32,10 +15,10 @@ fn data_moves_to_another_cluster_by_export_discard_and_import() {
     let folder = Folder::new("lineages");
     let (one, two) = (folder.0.join("one"), folder.0.join("two"));
     let file = folder.0.join("data.jsonl").display().to_string();
-    let cluster = start(&one, &[]);
+    let cluster = Started::up(&one, &[]);
     put(&cluster, "both", "theirs");
     put(&cluster, "theirs", "1");
-    let node = start(&two, &[]);
+    let node = Started::up(&two, &[]);
     put(&node, "mine", "2");
     put(&node, "both", "mine");
     node.until(&["put", "short", "3", "--ttl", "1h", "-q"], |_| true);
@@ -65,11 +48,11 @@ fn data_moves_to_another_cluster_by_export_discard_and_import() {
         "{}",
         run.stderr
     );
-    let node = start(&two, &[]);
+    let node = Started::up(&two, &[]);
     node.until(&["get", "mine"], |text| text == "2");
     drop(node);
 
-    let node = start(&two, &["--join", &cluster.peers, "--discard"]);
+    let node = Started::up(&two, &["--join", &cluster.peers, "--discard"]);
     assert!(two.join("store.discarded-1").is_dir());
     node.until(&["get", "both"], |text| text == "theirs");
     until("it has none of its old keys", || (node.run(&["get", "mine"]).code == Some(3)).then_some(()));
@@ -96,11 +79,11 @@ fn data_moves_to_another_cluster_by_export_discard_and_import() {
 fn an_empty_founder_joins_when_it_is_started_to_and_when_it_is_told_to() {
     let folder = Folder::new("lineages-empty");
     let data = |name: &str| folder.0.join(name);
-    let cluster = start(&data("one"), &[]);
+    let cluster = Started::up(&data("one"), &[]);
     put(&cluster, "k", "v");
-    drop(start(&data("two"), &[]));
-    let started = start(&data("two"), &["--join", &cluster.peers]);
-    let told = start(&data("three"), &[]);
+    drop(Started::up(&data("two"), &[]));
+    let started = Started::up(&data("two"), &["--join", &cluster.peers]);
+    let told = Started::up(&data("three"), &[]);
     assert_eq!(told.run(&["join", &cluster.peers]).code, Some(0));
     for node in [&started, &told] {
         node.until(&["get", "k"], |text| text == "v");

@@ -5,6 +5,7 @@ mod chord;
 mod cli;
 mod demo;
 mod examples;
+mod failures;
 #[path = "../../../front/tests/it/fake.rs"]
 mod fake;
 mod library;

@@ -1,10 +1,13 @@
 //! Nodes in processes of their own, started as people start them.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use ureq::Agent;
+use ureq::http::Request;
 
 use crate::{Run, command, kringle};
 
@@ -58,6 +61,13 @@ impl Started {
         node
     }
 
+    /// Starts a node and waits until it is part of a ring.
+    pub(crate) fn up(data: &Path, more: &[&str]) -> Started {
+        let node = Started::new(data, more);
+        node.until(&["status"], |text| text.contains("up"));
+        node
+    }
+
     pub(crate) fn run(&self, line: &[&str]) -> Run {
         kringle(&[line, &["--node", &self.url, "--timeout", "5s"]].concat())
     }
@@ -69,6 +79,39 @@ impl Started {
             (run.code == Some(0) && wanted(&run.stdout)).then_some(run.stdout)
         })
     }
+
+    /// Sends a request and returns its status and body. Status 0: no answer.
+    pub(crate) fn http(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        let config = Agent::config_builder().http_status_as_error(false).proxy(None);
+        let agent = config.timeout_global(Some(LONG)).build().new_agent();
+        let request = Request::builder().method(method).uri(format!("http://{}{path}", self.url)).body(body);
+        match agent.run(request.expect("a request")) {
+            Ok(mut answer) => {
+                (answer.status().as_u16(), answer.body_mut().read_to_string().unwrap_or_default())
+            }
+            Err(_) => (0, String::new()),
+        }
+    }
+
+    /// Sends a signal, such as `STOP`.
+    #[cfg(unix)]
+    pub(crate) fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        let sent = std::process::Command::new("kill").args(["-s", name, &id]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "SIG{name}");
+    }
+}
+
+/// Starts a node that ends by itself, and returns how.
+pub(crate) fn ended(data: &Path, more: &[&str]) -> Run {
+    let child = started(data, &data.with_extension("ready"), more).stderr(Stdio::piped()).spawn();
+    let child = child.expect("the binary was built for this test");
+    let mut node = Started { child, url: String::new(), peers: String::new() };
+    let status = until("the node ends", || node.child.try_wait().expect("it can be waited for"));
+    let mut stderr = String::new();
+    let said = node.child.stderr.as_mut().expect("stderr is a pipe").read_to_string(&mut stderr);
+    said.expect("all output is UTF-8");
+    Run { code: status.code(), stdout: String::new(), stderr }
 }
 
 pub(crate) fn started(data: &Path, ready: &Path, more: &[&str]) -> std::process::Command {

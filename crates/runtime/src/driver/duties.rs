@@ -101,14 +101,12 @@ impl Driver {
     /// A node was retired for good.
     pub(super) fn retired(&mut self, id: NodeId) {
         if id == self.node.me().id {
-            let what = "this node was retired with `kringle leave ID --dead`: its id is refused. \
-                        Start with another data directory to join as a new node.";
-            return self.finish(Ending::Failed { what: what.into() });
+            return self.finish(Ending::Retired);
         }
         tracing::warn!(node = %id, "a node was retired for good; it is refused if it comes back");
         let links: Vec<Rc<Link>> = self.links.get(&id).into_iter().flat_map(PeerLinks::all).collect();
         for link in links {
-            self.dismiss(&link, &Refused::new(Why::Membership, RETIRED));
+            self.dismiss(&link, &Refused::new(Why::Retired, RETIRED));
         }
     }
 

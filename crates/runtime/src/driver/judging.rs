@@ -107,7 +107,7 @@ impl Driver {
 
     pub(super) fn judge_plain(&self, hello: &Hello, peer: NodeId) -> Result<(), Refused> {
         if self.node.store().is_some_and(|store| store.retired().any(|id| id == peer)) {
-            return Err(Refused::new(Why::Membership, super::duties::RETIRED));
+            return Err(Refused::new(Why::Retired, super::duties::RETIRED));
         }
         if hello.oldest > VERSION || hello.version < OLDEST {
             return Err(Refused::new(

@@ -107,7 +107,12 @@ impl DialError {
         let stays = |refused: &Refused| {
             matches!(
                 refused.why,
-                Why::Version | Why::Cluster | Why::Membership | Why::Credentials | Why::Lineage
+                Why::Version
+                    | Why::Cluster
+                    | Why::Membership
+                    | Why::Credentials
+                    | Why::Lineage
+                    | Why::Retired
             )
         };
         match self {
@@ -667,6 +672,10 @@ impl Driver {
             || refused.why == Why::Lineage && !self.is_news_of(peer)
         {
             return;
+        }
+        // A stranger at the address of a seed cannot end this node: the peer has proved an id that members told us.
+        if refused.why == Why::Retired && self.book.find(peer).is_some() {
+            return self.retired(self.me.identity.id());
         }
         tracing::warn!(%peer, why = refused.text, "a peer refuses this node");
         self.tell(What::Refused { peer: peer.to_string(), reason: refused.text.clone() });

@@ -75,6 +75,8 @@ pub(crate) enum Why {
     Orderly,
     /// The two stores were founded apart.
     Lineage,
+    /// Its id was retired for good.
+    Retired,
     Other,
 }
 
@@ -270,6 +272,7 @@ impl Writer {
             Why::Stopping => 7,
             Why::Orderly => 8,
             Why::Lineage => 9,
+            Why::Retired => 10,
         };
         self.number(REASON, reason);
         self.text(TEXT, &refused.text);
@@ -374,6 +377,7 @@ impl<'b> Fields<'b> {
             7 => Why::Stopping,
             8 => Why::Orderly,
             9 => Why::Lineage,
+            10 => Why::Retired,
             _ => Why::Other,
         };
         let later = self.number(INCARNATION).and_then(|number| u32::try_from(number).ok());
@@ -419,6 +423,7 @@ mod tests {
             Greeting::Hello(Box::new(plain)),
             Greeting::Hello(Box::new(full)),
             Greeting::Refused(Refused::new(Why::Lineage, "founded apart")),
+            Greeting::Refused(Refused::new(Why::Retired, "retired")),
             Greeting::Refused(Refused::new(Why::Cluster, "this is blue")),
             Greeting::Refused(Refused { why: Why::Superseded, text: String::new(), later }),
             Greeting::Agreed,
