@@ -528,6 +528,10 @@ impl Store {
                 self.ask_page(nonce, ring, cx);
             }
         }
+        if self.pulls.len() >= ABREAST {
+            // A node that joins hears of thousands of slots at once: to order them all each time would take it minutes.
+            return;
+        }
         let busy: BTreeSet<u32> = self.pulls.values().map(|pull| pull.slot).collect();
         let learning = self.learners.keys().copied();
         let mut waiting: Vec<u32> = self.to_pull.iter().copied().chain(learning).collect();

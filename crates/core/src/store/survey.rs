@@ -23,9 +23,9 @@ impl Store {
             survey.waiting += u32::from(!self.answers(slot));
             survey.doubting += u32::from(matches!(slot.standing, Standing::Doubting(_)));
             survey.rebuilt += u32::from(slot.view.generation() > 0);
-            let alive = slot.view.members.iter().filter(|member| !self.is_down(member.id)).count();
+            let alive = slot.view.members.iter().filter(|member| !self.is_gone(member)).count();
             // The first that is alive speaks for the slot, so that nothing is counted twice.
-            if slot.view.members.iter().find(|member| !self.is_down(member.id)) == Some(&self.me) {
+            if slot.view.members.iter().find(|member| !self.is_gone(member)) == Some(&self.me) {
                 survey.led += 1;
                 survey.led_records += u64::from(slot.records);
                 survey.stuck += u32::from(alive < slot.view.quorum());
