@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use kringle_front::errors::Kind;
 use kringle_runtime::report::What;
-use kringle_runtime::{Ending, Events, Handle};
+use kringle_runtime::{Ending, Events, Handle, descriptors};
 use serde_json::json;
 use tokio::task::LocalSet;
 use tracing_subscriber::filter::Targets;
@@ -80,7 +80,8 @@ async fn live(plan: Plan, choice: &Choice, manners: Manners) -> Result<u8, Failu
     }
     let node = builder.start_here().await.map_err(|error| words::not_started(&error))?;
     let info = node.info();
-    let started = Started { info, http, data: data.as_deref(), seeds: &seeds };
+    let files = descriptors::shares().ok();
+    let started = Started { info, http, data: data.as_deref(), seeds: &seeds, files };
     if let Some(bound) = http.filter(|bound| client.is_none() && bound.ip().is_unspecified()) {
         // It fails only if the node has ended, which is noticed below.
         let _ = node.set_client(http::url(bound, &info.advertised)).await;

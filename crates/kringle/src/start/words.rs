@@ -4,9 +4,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 
+use kringle_runtime::descriptors::Shares;
 use kringle_runtime::handle::Info;
 use kringle_runtime::report::Summary;
-use kringle_runtime::{Seed, StartError, descriptors};
+use kringle_runtime::{Seed, StartError};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -22,6 +23,8 @@ pub(super) struct Started<'a> {
     pub(super) data: Option<&'a Path>,
     /// Whom it joins.
     pub(super) seeds: &'a [Seed],
+    /// How many files and connections it may have.
+    pub(super) files: Option<Shares>,
 }
 
 impl Started<'_> {
@@ -48,7 +51,7 @@ impl Started<'_> {
             (false, true) => "coming back through the peers it knew".into(),
             (false, false) => format!("joining through {}", seeds.join(", ")),
         };
-        let files = descriptors::shares().map_or(String::new(), |shares| format!("\nfiles    {shares}"));
+        let files = self.files.map_or(String::new(), |shares| format!("\nfiles    {shares}"));
         let http = self.http.map_or("off".into(), |address| format!("http://{address}"));
         format!(
             "node     {}   incarnation {}\ncluster  {}   {ring}\npeers    {}{elsewhere}\nhttp     {http}\ndata     {data}{files}",
@@ -158,11 +161,13 @@ cluster  blue   founded a new ring
 peers    127.0.0.1:7400
 http     http://127.0.0.1:7480
 data     memory only: identity and peers are forgotten when it ends (--data DIR keeps them)";
-        assert_eq!(Started { info: &info, http, data: None, seeds: &[] }.text(), text);
+        assert_eq!(Started { info: &info, http, data: None, seeds: &[], files: None }.text(), text);
         info.founded = false;
         info.bound = vec![([0, 0, 0, 0], 7400).into()];
         let seeds = ["host-a".parse().unwrap(), "10.0.0.1:1".parse().unwrap()];
-        let text = Started { info: &info, http: None, data: Some(Path::new("blue")), seeds: &seeds }.text();
+        let text =
+            Started { info: &info, http: None, data: Some(Path::new("blue")), seeds: &seeds, files: None }
+                .text();
         assert!(text.contains("joining through host-a:7400, 10.0.0.1:1\n"), "{text}");
         assert!(text.contains(
             "peers    0.0.0.0:7400   (peers are told 127.0.0.1:7400)\nhttp     off\ndata     blue"
@@ -173,7 +178,7 @@ data     memory only: identity and peers are forgotten when it ends (--data DIR 
     fn scripts_learn_the_bound_addresses() {
         let path = std::env::temp_dir().join(format!("kringle-ready-{}", std::process::id()));
         let info = info();
-        let started = Started { info: &info, http: None, data: None, seeds: &[] };
+        let started = Started { info: &info, http: None, data: None, seeds: &[], files: None };
         remove_ready(&path).unwrap();
         write_ready(&path, &started.document()).unwrap();
         let read: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
