@@ -521,7 +521,10 @@ impl Store {
 
     /// Somebody says how far this node's disk had come when it last heard of it.
     fn vouch(&mut self, from: Contact, known: u64, ring: &dyn Routes, cx: &mut Ctx<'_>) {
-        if known > self.age && cx.config.rule(Safeguard::Born) && self.proof != Proof::Failed {
+        if let Proof::Wanted(_) = self.proof
+            && known > self.age
+            && cx.config.rule(Safeguard::Born)
+        {
             // This is an old copy of the disk: what was promised and taken since is not on it.
             self.proof = Proof::Failed;
             cx.out.raise(Event::StoreOutdated);

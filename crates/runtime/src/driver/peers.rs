@@ -28,8 +28,10 @@ use crate::transport::tls::{HandshakeError, Tls};
 /// ever longer intervals, and notice late that a cut is over.
 const CONNECT: Duration = Duration::from_secs(5);
 const CONNECT_AGAIN: Duration = Duration::from_millis(2500);
-/// From then to the end of the greeting: three round trips, each of up to two seconds.
-const HANDSHAKE: Duration = Duration::from_secs(15);
+/// To the end of the greeting: three round trips, each of up to two seconds.
+const HANDSHAKE: Duration = Duration::from_secs(8);
+/// A connection over which nothing came back for so long is ended when probes stay unanswered.
+const SILENT: Duration = Duration::from_millis(500);
 /// After so long without an acknowledgement the kernel gives up a connection.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(10);
 /// How long the next address of a peer waits for the one before it.
@@ -249,7 +251,7 @@ impl Shell {
             };
             attempt(*only, self.clone()).await
         };
-        match timeout(CONNECT + HANDSHAKE, opening).await {
+        match timeout(HANDSHAKE, opening).await {
             Ok(result) => result,
             Err(_) => Err(DialError::Unreachable("no greeting in time".into())),
         }
@@ -613,8 +615,14 @@ impl Driver {
 
     /// Ends the connections with a peer that does not answer.
     pub(super) fn hang_up(&mut self, peer: Contact) {
+        // Inside a process nothing is sent twice, so nothing waits behind it.
+        if self.shell.upgrade().is_none_or(|shell| matches!(shell.network, Network::Memory(_))) {
+            return;
+        }
         for link in self.links.get(&peer.id).into_iter().flat_map(PeerLinks::all) {
-            if link.incarnation <= peer.incarnation {
+            // Something may have come from it by another way than the answer to a probe.
+            let silent = link.unheard.get().is_some_and(|since| self.now.since(since) >= SILENT);
+            if link.incarnation <= peer.incarnation && silent {
                 link.orderly.set(true);
                 link.close(false);
             }

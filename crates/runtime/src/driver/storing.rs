@@ -344,7 +344,8 @@ mod tests {
         run(async {
             let dir = tempfile::tempdir().unwrap();
             let first = node(dir.path()).await;
-            enter(&first, |driver| driver.execute(persist(1))).await;
+            // A number that the node does not use for its own.
+            enter(&first, |driver| driver.execute(persist(1_000_000))).await;
             while enter(&first, |driver| driver.engine.figures().pending).await > 0 {
                 tokio::task::yield_now().await;
             }
