@@ -359,7 +359,7 @@ impl Shell {
             let shell = self.clone();
             spawn_local(async move {
                 let handshake = async {
-                    // Who says nothing takes nobody's turn.
+                    // A silent connection does not take the turn of another one.
                     socket.readable().await?;
                     knock.heard();
                     let turn = knock.turn().await;
@@ -384,7 +384,7 @@ impl Shell {
                     Err(_) => shell.failed_handshake(from, "it took too long"),
                 }
             });
-            // Whoever was sent away for this one goes now.
+            // The connection that was closed for this one ends now.
             tokio::task::yield_now().await;
         }
     }

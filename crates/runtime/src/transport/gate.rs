@@ -13,7 +13,7 @@ use tokio::sync::{Notify, Semaphore};
 const PREFIX_MAX: usize = 32;
 /// Handshakes under way or waiting from one prefix; more are closed at once.
 const PREFIX_WAITING_MAX: usize = 128;
-/// For so long nobody who has said nothing yet is sent away for others.
+/// How long a connection over which nothing has come yet is kept before it is closed in favour of a new one.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Counts those who knock.
@@ -58,8 +58,8 @@ impl Gate {
         Rc::new(Gate { most, inner: RefCell::default() })
     }
 
-    /// Lets somebody wait for a handshake, or turns it away. If there is no room, whoever has been silent for longest makes
-    /// some: a crowd that says nothing keeps nobody out.
+    /// Lets a new connection wait for its handshake, or turns it away. If there is no room, the connection that has been
+    /// silent for longest is closed: so a crowd of silent connections does not keep peers out.
     pub(crate) fn knock(self: &Rc<Gate>, from: IpAddr, now: Instant) -> Option<Knock> {
         let prefix = prefix(from);
         let inner = &mut *self.inner.borrow_mut();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_silent_for_longest_makes_room() {
+    fn the_connection_that_is_silent_for_longest_is_closed() {
         let (gate, start) = (Gate::new(8), Instant::now());
         let from = IpAddr::from([10, 0, 0, 1]);
         let crowd: Vec<_> = (0..4).filter_map(|_| gate.knock(from, start)).collect();

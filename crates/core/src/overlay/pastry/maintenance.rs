@@ -162,7 +162,7 @@ pub(super) struct Healing {
 /// For how long after it vanished a peer is asked at every turn, and for how long at all.
 const GONE_LATELY: Duration = Duration::from_secs(3600);
 const GONE_AT_ALL: Duration = Duration::from_secs(5400);
-/// A peer that shows itself is asked, unless somebody was asked so shortly before.
+/// A vanished peer that shows itself is asked for its ring, unless a peer was asked so shortly before.
 const ASKED: Duration = Duration::from_secs(1);
 /// Older ones, and seeds, are asked at one turn in so many.
 const SELDOM: usize = 6;

@@ -262,7 +262,7 @@ impl Pastry {
         if last && self.router.leaf_set().is_whole() {
             self.had_peers = false;
             if self.leases.is_none() {
-                // Like a founder: there is nobody to look for.
+                // Like a founder: no other node is left to look for.
                 self.seeds.clear();
             }
         }
