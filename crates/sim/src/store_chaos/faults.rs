@@ -203,7 +203,7 @@ impl Faults {
     pub(super) fn draw(&mut self, world: &mut World, dice: &mut SeededDice) {
         self.bury(world);
         self.joined.extend(world.ready().map(|(node, _)| node));
-        let (kind, name) = self.kinds[dice.below(self.kinds.len())];
+        let Some(&(kind, name)) = self.kinds.get(dice.below(self.kinds.len())) else { return };
         if self.happens(kind, world, dice) {
             *self.drawn.entry(name).or_default() += 1;
         }

@@ -99,7 +99,7 @@ fn with_few_faults() -> SetUp {
 
 #[test]
 fn every_rule_of_the_store_is_missed_when_it_is_left_out() {
-    let special = [Safeguard::Born, Safeguard::ClusterTime];
+    let special = [Safeguard::Born, Safeguard::ClusterTime, Safeguard::SyncFirst];
     let rules = SAFEGUARDS.iter().filter(|rule| !special.contains(rule));
     rules.for_each(|rule| is_missed(*rule, &with_few_faults()));
 }
@@ -111,6 +111,17 @@ fn born_is_missed_when_it_is_left_out() {
     disks.leave_out.retain(|name| !matches!(*name, "lost disk" | "old disk"));
     assert!(SAFEGUARDS.contains(&Safeguard::Born));
     is_missed(Safeguard::Born, &disks);
+}
+
+/// Only a power cut shows it, in the moment between an acknowledgement and the syncs of the disks: so no other faults than
+/// these and slow disks, and few nodes, so that all of them get slow.
+#[test]
+fn sync_first_is_missed_when_it_is_left_out() {
+    let leave_out = fault_names().into_iter().filter(|name| !matches!(*name, "power cut" | "slow disk"));
+    let three = SetUp::new(3, Duration::from_secs(60));
+    let cuts = SetUp { leave_out: leave_out.collect(), late: None, ..three };
+    assert!(SAFEGUARDS.contains(&Safeguard::SyncFirst));
+    is_missed(Safeguard::SyncFirst, &cuts);
 }
 
 /// Only clocks that step need this one.

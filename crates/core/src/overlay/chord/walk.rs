@@ -31,8 +31,6 @@ const GONE_LATELY: Duration = Duration::from_secs(3600);
 const GONE_AT_ALL: Duration = Duration::from_secs(5400);
 /// Older ones, and seeds, are asked at one turn in so many.
 const SELDOM: usize = 6;
-/// What a walk costs on the wire, roughly.
-const WALK_BYTES: u32 = 500;
 
 impl Chord {
     /// Asks a vanished peer, or a seed, for our place in its ring.
@@ -59,9 +57,10 @@ impl Chord {
             candidates.extend(self.ring.pred());
         }
         candidates.retain(|contact| alone || self.get(contact.id).is_none());
-        if candidates.is_empty() || !self.budget.take(WALK_BYTES, cx) {
+        if candidates.is_empty() {
             return;
         }
+        // One walk a turn. It is not in the budget: neither may keep the other from what must happen.
         let via = candidates[cx.dice.below(candidates.len())];
         if alone && self.large {
             // Those before us know nobody beyond us either. With any node ahead, step by step, we find the nearest.
