@@ -44,13 +44,15 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<(), String> {
     if let [REAP, run] = args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         return reap(run);
     }
-    let Wanted { mut options, rows, list, write, release, keep } = options::parse(args)?;
+    let Wanted { mut options, rows, list, write, release, built, keep } = options::parse(args)?;
     if list {
         print!("{}", table::list(&rows));
         return Ok(());
     }
     let build = if release { "build --release --locked -p kringle" } else { "build --locked -p kringle" };
-    Call::new(build).run(root)?;
+    if !built {
+        Call::new(build).run(root)?;
+    }
     let target = target()?;
     options.program = target.join(if release { "release" } else { "debug" }).join("kringle");
     options.folder = target.join(format!("faults/{}", std::process::id()));

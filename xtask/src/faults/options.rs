@@ -18,6 +18,7 @@ usage: cargo xtask faults [ROW].. [OPTION]..
   --repeats N         how often a row repeats its fault, instead of its own number
   --write             put the results into docs/faults.md
   --release           try the release build [default: the debug build, as the tests do]
+  --built             do not build: try the program that is there
   --keep              keep the logs of rows that pass, too
 ";
 
@@ -71,6 +72,7 @@ pub(super) struct Wanted {
     pub(super) list: bool,
     pub(super) write: bool,
     pub(super) release: bool,
+    pub(super) built: bool,
     pub(super) keep: bool,
 }
 
@@ -78,8 +80,15 @@ pub(super) struct Wanted {
 pub(super) fn parse(args: &[String]) -> Result<Wanted, String> {
     let wrong = |why: String| format!("{why}\n\n{USAGE}");
     let options = Options { overlay: "pastry".into(), ..Options::default() };
-    let mut wanted =
-        Wanted { options, rows: Vec::new(), list: false, write: false, release: false, keep: false };
+    let mut wanted = Wanted {
+        options,
+        rows: Vec::new(),
+        list: false,
+        write: false,
+        release: false,
+        built: false,
+        keep: false,
+    };
     let mut sample = false;
     let mut words = args.iter().map(String::as_str);
     while let Some(word) = words.next() {
@@ -93,6 +102,7 @@ pub(super) fn parse(args: &[String]) -> Result<Wanted, String> {
             "--sample" => sample = true,
             "--write" => wanted.write = true,
             "--release" => (wanted.release, wanted.options.release) = (true, true),
+            "--built" => wanted.built = true,
             "--keep" => wanted.keep = true,
             "--overlay" => {
                 let overlay = value()?;

@@ -24,7 +24,7 @@ pub enum Left {
     TakesPromise,
     /// A coordinator that is asked by a doubting member drops the answers it has, and asks again.
     AskedDrops,
-    /// What members tell counts only after all of them have been asked.
+    /// What members tell counts only after all of them have been asked, unless the doubting one has the very record it had.
     AllAsked,
     /// So does one that serves nothing right now, because it doubts another record of the slot.
     DropsAlways,
@@ -45,16 +45,6 @@ impl Left {
         Left::Abstains,
         Left::TakesPromise,
         Left::AskedDrops,
-        Left::AllAsked,
-        Left::DropsAlways,
-        Left::OwnDrops,
-        Left::PromiseStays,
-        Left::PromiseBinds,
-    ];
-
-    /// What the store does not do yet.
-    pub const NOT_SHIPPED: &'static [Left] = &[
-        Left::TakesPromise,
         Left::AllAsked,
         Left::DropsAlways,
         Left::OwnDrops,
@@ -414,14 +404,15 @@ impl State {
         let Some(doubt) = &mut it.doubt else { return false };
         let others = u32::from(world.members) - 1;
         let all = doubt.asked.count_ones() == others || !world.has(Left::AllAsked);
-        if source.doubt.is_some() || doubt.asked & !doubt.heard & 1 << from == 0 || !all {
+        if source.doubt.is_some() || doubt.asked & !doubt.heard & 1 << from == 0 {
             return false;
         }
         it.record = it.record.max(source.record);
         if it.abstains && world.members == 2 && world.has(Left::TakesPromise) {
             (it.promised, it.abstains) = (source.bound(), false);
         }
-        doubt.heard |= 1 << from;
+        // What was told before may be outdated by a write that counts an answer from before the damage.
+        doubt.heard |= u8::from(all) << from;
         let enough = doubt.heard.count_ones() >= if world.has(Left::Enough) { world.meets() } else { 1 };
         let bound = it.promised != 0 && world.members > 2 && world.has(Left::PromiseBinds);
         if (enough && !bound || it.record == doubt.remembered) && !it.abstains {

@@ -44,9 +44,6 @@ impl Left {
         Left::FrozenBinds,
         Left::BehindDoubts,
     ];
-
-    /// What the store does not do yet.
-    pub const NOT_SHIPPED: &'static [Left] = &[Left::FrozenBinds, Left::BehindDoubts];
 }
 
 /// What is damaged.

@@ -47,9 +47,6 @@ impl Left {
         Left::SetAside,
         Left::Exact,
     ];
-
-    /// What the store does not do yet.
-    pub const NOT_SHIPPED: &'static [Left] = &[Left::StillSo];
 }
 
 /// How a node begins.

@@ -12,6 +12,7 @@ use core::time::Duration;
 use super::coding::Sum;
 use super::message::{Item, Word};
 use super::pulling::Why;
+use super::version::Version;
 use super::view::{Ballot, Cut, Member, Next, Round, Slot, Standing, View};
 use super::{After, Store};
 use crate::config::Safeguard;
@@ -146,7 +147,7 @@ impl Store {
         let proved = self.slots.get(&number).is_some_and(|slot| self.is_proved(slot));
         let Some(slot) = self.slots.get_mut(&number) else { return };
         let epoch = slot.view.epoch;
-        if matches!(slot.standing, Standing::Doubting(_)) || !proved {
+        if matches!(slot.standing, Standing::Doubting(_)) || !proved || !slot.is_whole() {
             // It may have acknowledged what it can not show.
             return;
         }
@@ -393,6 +394,7 @@ impl Store {
             || next.members.len() > 16
             || matches!(slot.standing, Standing::Doubting(_))
             || !proved
+            || !slot.is_whole()
         {
             return;
         }
@@ -507,7 +509,7 @@ impl Store {
         slot.entered = entered;
         (slot.promised, slot.accepted, slot.round, slot.learner) = (None, None, None, learner);
         (slot.agreed, slot.safe, slot.since) = (0, 0, cx.now);
-        (slot.remembered, slot.abstains) = (None, false);
+        (slot.remembered, slot.abstains, slot.floor) = (None, false, Version::ZERO);
         slot.standing = match mine {
             true if slot.state == entered => Standing::Ready,
             true if !cx.config.rule(Safeguard::Settle) => Standing::Ready,

@@ -16,7 +16,7 @@ use super::version::Version;
 use super::view::{Cut, Slot, Standing};
 use crate::edge::Ctx;
 use crate::id::NodeId;
-use crate::records::{Space, Write};
+use crate::records::Space;
 
 /// How long a slot this node does not hold is kept at least.
 const KEPT: Duration = Duration::from_secs(30);
@@ -134,31 +134,6 @@ impl Store {
             (slot.grave, slot.expiry) = (grave, expiry);
         }
         self.drop_old_promises(number, before, cx);
-    }
-
-    /// Drops the promises of a slot: they belong to an epoch that is over.
-    pub(super) fn drop_promises(&mut self, number: u32, cx: &Ctx<'_>) {
-        self.drop_old_promises(number, Version(u64::MAX), cx);
-    }
-
-    /// Drops promises of ballots below a version: the operations they were made for ended long ago.
-    fn drop_old_promises(&mut self, number: u32, before: Version, cx: &Ctx<'_>) {
-        let (from, to) = Cut::of(cx.config.slots).range(number);
-        let mut keys = Vec::new();
-        for member in [0, 1] {
-            // The end of the last slot is as long as a key on a disk can be.
-            let key = |bytes: &[u8]| [&[member], &bytes[..bytes.len().min(16)]].concat();
-            self.scan(Space::Promises, (&key(&from), &key(&to)), cx.records, &mut |key, value| {
-                let ballot = value.get(8..).and_then(|rest| rest.first_chunk());
-                if ballot.is_none_or(|ballot| u64::from_be_bytes(*ballot) < before.0) {
-                    keys.push(key.to_vec());
-                }
-                true
-            });
-        }
-        for key in keys {
-            self.writes.push(Write { space: Space::Promises, key: key.into(), value: None });
-        }
     }
 
     /// Asks whether what this node no longer holds may be forgotten.

@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::coding::{Shared, Sum};
+use super::coding::Shared;
 use super::record::{Cell, Damaged, Kind, Record};
 use super::view::{Cut, Standing, Tally};
 use super::{AGE_KEY, AGEING, After, PEERS_MAX, Store};
@@ -92,11 +92,9 @@ impl Store {
         self.clock.hybrid = self.clock.hybrid.max(count.tally.last);
         let Some(slot) = self.slots.get_mut(&number) else { return };
         if !count.damaged.is_empty() && slot.standing == Standing::Ready {
-            slot.standing = Standing::Doubting(0);
-            slot.remembered = Some(slot.state).filter(|state| *state != Sum::default());
-            slot.doubted = Some(Vec::new());
-            self.to_pull.insert(number);
+            self.begin_doubt(number);
         }
+        let Some(slot) = self.slots.get_mut(&number) else { return };
         if let Some(doubted) = &mut slot.doubted {
             doubted.extend(count.damaged);
             doubted.sort_unstable();

@@ -15,12 +15,14 @@ mod cluster_time;
 pub mod coding;
 mod conditional;
 mod coordinating;
+mod doubting;
 mod garbage;
 mod keeping;
 mod leaving;
 pub mod message;
 pub mod op;
 mod operation;
+mod promises;
 mod pulling;
 mod reading;
 pub mod record;
@@ -117,6 +119,8 @@ pub struct Store {
     unsettled: BTreeSet<u32>,
     /// Slots that wait for their turn to be pulled.
     to_pull: BTreeSet<u32>,
+    /// Slots whose records this node has begun to doubt: what it answered itself, as a coordinator, is void.
+    voided: BTreeSet<u32>,
     /// Lookups under way, by number.
     seeking: BTreeMap<u32, Seeking>,
     /// How many values known sets have, and how many bytes.
@@ -303,6 +307,7 @@ impl Store {
             learners: BTreeMap::new(),
             unsettled: BTreeSet::new(),
             to_pull: BTreeSet::new(),
+            voided: BTreeSet::new(),
             seeking: BTreeMap::new(),
             sizes: BTreeMap::new(),
             next: 0,
@@ -350,7 +355,7 @@ impl Store {
             if matches!(slot.standing, Standing::Behind | Standing::Doubting(_)) {
                 store.to_pull.insert(number);
             }
-            (slot.remembered, slot.abstains) = (kept.remembered, kept.abstains);
+            (slot.remembered, slot.abstains, slot.floor) = (kept.remembered, kept.abstains, kept.floor);
             slot.doubted = kept.doubted;
             store.slots.insert(number, slot);
             store.read_tally(number, records, config);
@@ -506,9 +511,8 @@ impl Store {
                     self.void_answers(slot, ring, cx);
                 }
                 let limit = if bytes == 0 { usize::MAX } else { bytes as usize };
-                // A replica that doubts its own records tells what it can read of them, too.
-                let vouches = doubts && self.is_sure_of(slot, &doubted);
-                self.on_pull(from, nonce, slot, &parts, after, (any || doubts, vouches, limit), cx);
+                let doubted = doubts.then_some(doubted.as_slice());
+                self.on_pull(from, nonce, slot, &parts, after, (any, doubted, limit), cx);
             }
             Message::Page { .. } => self.on_page(from.id, message, ring, cx),
             Message::Compare(compare) => self.on_compare(from, compare, ring, cx),
@@ -665,9 +669,13 @@ impl Store {
                     self.on_word(self.me.id, item, ring, cx);
                 }
             }
+            for number in core::mem::take(&mut self.voided) {
+                self.void_answers(number, ring, cx);
+            }
             self.tend_eagerly(ring, cx);
             self.start_over(ring, cx);
-            if !self.outgoing.contains_key(&self.me.id) && self.eager.is_empty() && self.moved.is_empty() {
+            let idle = self.eager.is_empty() && self.moved.is_empty() && self.voided.is_empty();
+            if idle && !self.outgoing.contains_key(&self.me.id) {
                 break;
             }
         }

@@ -10,10 +10,11 @@ use core::time::Duration;
 
 use super::Store;
 use super::coding::{Shared, Sum};
-use super::keeping::DOUBTED_MAX;
+use super::doubting::Told;
 use super::message::{Message, Packet, Step, Word};
 use super::record::{Cell, Record};
-use super::view::{Ballot, Cut, PARTS, Standing};
+use super::version::Version;
+use super::view::{Ballot, Cut, PARTS, Slot, Standing};
 use crate::contact::Contact;
 use crate::edge::Ctx;
 use crate::id::{Id, NodeId};
@@ -51,6 +52,8 @@ pub(super) struct Pulling {
     tries: u8,
     /// Waits for its turn to go on.
     parked: bool,
+    /// For one that doubts its records: all others knew that when this one was asked.
+    late: bool,
 }
 
 /// How fast records may be fetched: bytes that may be asked for, less than none after a large page.
@@ -136,8 +139,10 @@ impl Store {
             self.slots.get(&number).is_some_and(|slot| slot.records == 0 && slot.state == Sum::default());
         let parts = if empty { Vec::new() } else { self.sums(number, cx.records, Cut::of(cx.config.slots)) };
         let (differ, seen, again) = (BTreeSet::new(), BTreeSet::new(), cx.now.after(AGAIN));
-        let (after, parked) = (None, false);
-        let pull = Pulling { slot: number, from, why, parts, after, differ, seen, again, tries: 0, parked };
+        let (after, parked, tries) = (None, false, 0);
+        let late = self.slots.get(&number).is_some_and(Slot::is_known_to_doubt);
+        let pull =
+            Pulling { slot: number, from, why, parts, after, differ, seen, again, tries, parked, late };
         self.pulls.insert(nonce, pull);
         self.ask_page(nonce, ring, cx);
     }
@@ -174,14 +179,6 @@ impl Store {
         self.pulls.retain(|_, pull| pull.slot != number);
     }
 
-    /// Says whether this node may be asked about cells that another one doubts, though it doubts others itself.
-    pub(super) fn is_sure_of(&self, number: u32, cells: &[u64]) -> bool {
-        let Some(slot) = self.slots.get(&number) else { return false };
-        let Standing::Doubting(_) = slot.standing else { return slot.standing == Standing::Ready };
-        let sure = |mine: &Vec<u64>| cells.iter().all(|cell| !mine.contains(cell));
-        (1..=DOUBTED_MAX).contains(&cells.len()) && slot.doubted.as_ref().is_some_and(sure)
-    }
-
     /// Another node lacks records.
     #[expect(clippy::too_many_arguments, reason = "the parts of one message")]
     pub(super) fn on_pull(
@@ -191,7 +188,7 @@ impl Store {
         number: u32,
         parts: &[Sum],
         after: Option<Cell>,
-        (any, vouches, limit): (bool, bool, usize),
+        (any, doubted, limit): (bool, Option<&[u64]>, usize),
         cx: &mut Ctx<'_>,
     ) {
         let limit = limit.min(PAGE);
@@ -199,10 +196,11 @@ impl Store {
         let (mut differ, mut records, mut more) = (Vec::new(), Vec::new(), false);
         let mut damaged = false;
         if let Some(slot) = self.slots.get(&number)
-            && (any || !matches!(slot.standing, Standing::Doubting(_)))
+            // A replica that doubts its own records tells another one what it can read of them, too.
+            && (any || doubted.is_some() || !matches!(slot.standing, Standing::Doubting(_)))
             && (parts.len() == PARTS || parts.is_empty())
         {
-            page = (slot.view.epoch, slot.state, slot.standing == Standing::Ready || vouches);
+            page = (slot.view.epoch, slot.state, slot.standing == Standing::Ready);
             let cut = Cut::of(cx.config.slots);
             let start = after.as_ref().and_then(Cell::id).map_or(0, |id| cut.part(id));
             let mut bytes = 0;
@@ -224,7 +222,7 @@ impl Store {
                             Ok(record) => sum.mix(record.sum()),
                             Err(_) => damaged = !any,
                         }
-                        !damaged
+                        !damaged || doubted.is_some()
                     });
                 }
                 if sum == theirs {
@@ -247,24 +245,32 @@ impl Store {
                         true
                     });
                 }
-                if more || damaged {
+                if more || (damaged && doubted.is_none()) {
                     break;
                 }
             }
         }
         if damaged {
-            // Whoever asks must ask somebody else, and so must this node.
             self.doubt(number, cx);
+        }
+        let mut promised = Version::ZERO;
+        if let Some(doubted) = doubted {
+            page.2 = self.is_sure_of(number, doubted);
+            promised = self.highest_ballot(number, cx);
+        } else if damaged {
+            // The puller must ask another member, and so must this node.
             (page, records, more) = ((0, Sum::default(), false), Vec::new(), false);
         }
         let (epoch, state, ready) = page;
-        let message = Message::Page { nonce, epoch, state, ready, parts: differ, records, more };
+        let message = Message::Page { nonce, epoch, state, ready, parts: differ, records, more, promised };
         cx.send(from, Body::Store(Box::new(Packet { message, contacts: Vec::new() })));
     }
 
     /// Records have come.
     pub(super) fn on_page(&mut self, from: NodeId, page: Message, ring: &dyn Routes, cx: &mut Ctx<'_>) {
-        let Message::Page { nonce, epoch, state, ready, parts, records, more } = page else { return };
+        let Message::Page { nonce, epoch, state, ready, parts, records, more, promised } = page else {
+            return;
+        };
         let theirs = state;
         let Some(mut pull) = self.pulls.remove(&nonce) else { return };
         let current = match pull.why {
@@ -347,7 +353,8 @@ impl Store {
             // All parts are equal and the sums are not: ours is wrong, or theirs.
             self.recount(number, cx.records, cx.config);
         }
-        self.pull_done(number, pull.why, (from, ready), cx);
+        let told = Told { sure: ready && pull.late, promised };
+        self.pull_done(number, pull.why, from, told, cx);
     }
 
     fn pulled(&mut self, number: u32, cell: &Cell, record: &Record, why: Why, cx: &mut Ctx<'_>) {
@@ -358,6 +365,11 @@ impl Store {
             let room = core::mem::replace(&mut self.room, true);
             let _ = self.perform(number, epoch, &step, cx);
             self.room = room;
+            return;
+        }
+        let doubted = self.slots.get(&number).and_then(|slot| slot.doubted.as_ref());
+        if why == Why::Doubt && doubted.is_some_and(|doubted| !doubted.contains(&cell.digest())) {
+            // It is as it was, and as others were told.
             return;
         }
         let held = match self.held(cell, cx) {
@@ -407,7 +419,7 @@ impl Store {
         }
     }
 
-    fn pull_done(&mut self, number: u32, why: Why, (from, ready): (NodeId, bool), cx: &mut Ctx<'_>) {
+    fn pull_done(&mut self, number: u32, why: Why, from: NodeId, told: Told, cx: &mut Ctx<'_>) {
         match why {
             Why::CatchUp => {
                 let Some(slot) = self.slots.get_mut(&number) else { return };
@@ -432,54 +444,9 @@ impl Store {
             }
             Why::Merge { ballot } | Why::Adopt { ballot, .. } => self.merged(from, number, ballot, cx),
             Why::Settle { ballot, state } => self.settled(from, number, ballot, state),
-            Why::Doubt => {
-                let Some(slot) = self.slots.get_mut(&number) else { return };
-                let Standing::Doubting(mut heard) = slot.standing else { return };
-                if let Some(place) = slot.view.place(from).filter(|_| ready) {
-                    heard |= 1 << place;
-                }
-                // Every write quorum has a member among any n - q + 1. But an operation under way may still count an answer
-                // from before the damage, so all others must have been told of the doubt, or the time of a request be over.
-                // And what adds up to what it did is what it was.
-                let (members, heard_count) = (slot.view.members.len(), heard.count_ones() as usize);
-                let told = heard_count + 1 >= members || cx.now.since(slot.since) > cx.config.deadline_max;
-                let enough = (heard_count > members - slot.view.quorum() && told)
-                    || slot.remembered == Some(slot.state);
-                slot.standing = match enough && !slot.abstains {
-                    true => Standing::Ready,
-                    false => Standing::Doubting(heard),
-                };
-                if slot.standing == Standing::Ready {
-                    slot.remembered = None;
-                    self.drop_damaged(number, cx);
-                    self.to_pull.remove(&number);
-                    self.moved.insert(number);
-                    self.eager.insert(number);
-                } else if enough {
-                    self.to_pull.remove(&number);
-                }
-                self.keep(number);
-            }
+            Why::Doubt => self.doubt_heard(number, from, told, cx),
             Why::Rebuild => self.rebuild_heard(number, from, cx),
             Why::Sweep => {}
-        }
-    }
-
-    /// Drops records that cannot be read. No other member has them, or they would have come anew.
-    fn drop_damaged(&mut self, number: u32, cx: &Ctx<'_>) {
-        let (from, to) = Cut::of(cx.config.slots).range(number);
-        let mut damaged = Vec::new();
-        for (space, member) in [(Space::Data, false), (Space::Members, true)] {
-            self.scan(space, (&from, &to), cx.records, &mut |key, value| {
-                let cell = Cell { member, key: Shared(key.into()) };
-                if Record::read(&cell, &value.into()).is_err() {
-                    damaged.push(cell);
-                }
-                true
-            });
-        }
-        for cell in damaged {
-            self.put(number, &cell, None, None);
         }
     }
 
@@ -577,7 +544,11 @@ impl Store {
                 .members
                 .iter()
                 .enumerate()
-                .filter(|(at, member)| member.id != self.me.id && heard & (1 << at) == 0)
+                // First all are asked, then what they say counts.
+                .filter(|(at, member)| {
+                    let done = if slot.is_known_to_doubt() { heard } else { slot.told };
+                    member.id != self.me.id && (why != Why::Doubt || done & (1 << at) == 0)
+                })
                 .map(|(_, member)| member.id)
                 .filter(|id| !self.is_down(*id))
                 .collect();

@@ -9,6 +9,7 @@ use core::time::Duration;
 use super::coding::Sum;
 use super::message::{Message, SlotReport, StoreReport, Word};
 use super::pulling::Why;
+use super::version::Version;
 use super::view::{Ballot, Cut, GENERATION, Slot, Standing, View};
 use super::{After, Store};
 use crate::contact::Contact;
@@ -340,7 +341,7 @@ impl Store {
             slot.standing = Standing::Ready;
             (slot.promised, slot.accepted, slot.round, slot.learner) = (None, None, None, None);
             (slot.agreed, slot.safe, slot.since) = (0, 0, cx.now);
-            (slot.remembered, slot.abstains) = (None, false);
+            (slot.remembered, slot.abstains, slot.floor) = (None, false, Version::ZERO);
             let (view, entered) = (slot.view.clone(), slot.entered);
             for id in old.into_iter().filter(|id| *id != me.id) {
                 self.word(id, number, Word::View { view: view.clone(), entered });

@@ -58,7 +58,7 @@ impl Store {
     /// Lets all members answer an operation again: a plain write is the same write, everything else starts over.
     fn begin_again(&mut self, id: u32, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         let Some(op) = self.ops.get_mut(&id) else { return };
-        let Some(slot) = self.slots.get(&op.slot).filter(|slot| slot.serves()) else { return };
+        let Some(slot) = self.slots.get(&op.slot) else { return };
         let conditional =
             matches!(&op.stage, Stage::Writing { then: Then::Changed { ballot: true, .. }, .. });
         let plain = matches!(&op.stage, Stage::Writing { then: Then::Changed { ballot: false, .. }, .. });

@@ -10,13 +10,12 @@ use super::record::{Cell, Damaged, Kind, Rank, Record, is_other_write};
 use super::version::Version;
 use super::view::{Cut, Standing};
 use super::{After, SetSize, Store};
-use crate::config::{Config, Safeguard};
+use crate::config::Safeguard;
 use crate::contact::Contact;
 use crate::edge::Ctx;
 use crate::id::Id;
 use crate::message::Body;
-use crate::records::{Records, Space, Write};
-use crate::time::Time;
+use crate::records::Space;
 
 /// Bytes of records one answer may have.
 pub(super) const ANSWER_MAX: usize = 512 * 1024;
@@ -202,9 +201,6 @@ impl Store {
         }
         self.raise(record.ballot(), cx);
         self.put(number, cell, held.as_ref(), Some(&record));
-        if promised > Version::ZERO {
-            self.writes.push(Write { space: Space::Promises, key: promise_key(cell), value: None });
-        }
         (Verdict::Taken, if sync { self.this_ticket() } else { 0 })
     }
 
@@ -224,51 +220,8 @@ impl Store {
         if ballot <= greatest {
             return (Verdict::Refused(greatest), 0);
         }
-        let epoch = self.slots.get(&number).map_or(0, |slot| slot.view.epoch);
-        let mut value = Vec::with_capacity(16);
-        value.extend_from_slice(&epoch.to_be_bytes());
-        value.extend_from_slice(&ballot.0.to_be_bytes());
-        let (key, value) = (promise_key(cell), Some(value.into()));
-        self.writes.push(Write { space: Space::Promises, key, value });
+        self.make_promise(number, cell, ballot);
         (Verdict::Promised(held.map(|record| Shared(record.bytes().clone()))), self.this_ticket())
-    }
-
-    /// Returns the ballot promised for a cell. Promises belong to their epoch: an operation of an earlier one can not
-    /// come back.
-    fn promise(&self, number: u32, cell: &Cell, cx: &Ctx<'_>) -> Version {
-        let key = promise_key(cell);
-        let fresh = self.writes.iter().rev().find(|write| write.space == Space::Promises && write.key == key);
-        let bytes = match fresh {
-            Some(write) => write.value.clone(),
-            None => cx.records.read(Space::Promises, &key),
-        };
-        let Some(bytes) = bytes else { return Version::ZERO };
-        let half = |at: usize| {
-            bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u64::from_be_bytes(*bytes))
-        };
-        let epoch = self.slots.get(&number).map_or(0, |slot| slot.view.epoch);
-        if half(0) == epoch { Version(half(8)) } else { Version::ZERO }
-    }
-
-    /// A record turned out to be damaged: nothing of the slot is served before enough others have told what they have, or
-    /// the records add up to what they did before.
-    pub(super) fn doubt(&mut self, number: u32, cx: &Ctx<'_>) {
-        self.doubt_slot(number, cx.records, cx.now, cx.config);
-    }
-
-    pub(super) fn doubt_slot(&mut self, number: u32, records: &dyn Records, since: Time, config: &Config) {
-        let Some(slot) = self.slots.get_mut(&number) else { return };
-        slot.round = None;
-        if slot.standing == Standing::Ready {
-            slot.standing = Standing::Doubting(0);
-            slot.remembered = Some(slot.state);
-            slot.doubted = Some(Vec::new());
-            slot.since = since;
-        }
-        // What is damaged no longer counts as being there, so that it can come anew.
-        self.recount(number, records, config);
-        self.to_pull.insert(number);
-        self.keep(number);
     }
 
     /// Returns the records that make up the set of a key, the key's own first; their sum; their bytes.
@@ -365,12 +318,4 @@ impl Store {
         });
         Verdict::Keys(keys, more)
     }
-}
-
-/// Where the promise for a cell is kept.
-fn promise_key(cell: &Cell) -> crate::records::Bytes {
-    let mut key = Vec::with_capacity(1 + cell.key.0.len());
-    key.push(u8::from(cell.member));
-    key.extend_from_slice(&cell.key.0);
-    key.into()
 }

@@ -102,15 +102,13 @@ impl Store {
             });
             let Some(first) = doubts.next() else { continue };
             let abstains = core::iter::once(first).chain(doubts).any(|gap| gap.space == Space::Promises);
-            self.doubt_slot(number, records, Time::ZERO, config);
+            self.doubt_slot(number, records, config);
             if let Some(slot) = self.slots.get_mut(&number) {
                 // Whatever was there.
                 slot.doubted = None;
             }
-            if let Some(slot) = self.slots.get_mut(&number).filter(|_| abstains) {
-                // It may have promised what it does not know any more: it takes part again in the next epoch.
-                slot.abstains = true;
-                self.changing.insert(number);
+            if abstains {
+                self.abstain(number);
             }
         }
         Ok(())

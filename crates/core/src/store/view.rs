@@ -134,8 +134,12 @@ pub(crate) struct Slot {
     pub(crate) remembered: Option<Sum>,
     /// The cells it doubts, if that is all it doubts; otherwise it is any of them.
     pub(crate) doubted: Option<Vec<u64>>,
+    /// And the members that it has told so, and that have answered.
+    pub(crate) told: u16,
     /// A promise may be lost: the node abstains until the next epoch.
     pub(crate) abstains: bool,
+    /// A ballot below which nothing of the slot is taken in this epoch, in place of promises that were lost.
+    pub(crate) floor: super::version::Version,
     /// A lower bound on the time from which some bytes are garbage: a value has ended, or its set is gone.
     pub(crate) expiry: Option<u64>,
     /// The highest version of a record there has been.
@@ -199,7 +203,9 @@ impl Slot {
             safe: 0,
             remembered: None,
             doubted: None,
+            told: 0,
             abstains: false,
+            floor: super::version::Version::ZERO,
             expiry: None,
             last: super::version::Version::ZERO,
         }
@@ -208,6 +214,16 @@ impl Slot {
     /// Says whether operations are served.
     pub(crate) fn serves(&self) -> bool {
         self.standing == Standing::Ready && self.promised.is_none()
+    }
+
+    /// Says whether all other members know that this node doubts its records.
+    pub(crate) fn is_known_to_doubt(&self) -> bool {
+        self.told.count_ones() as usize + 1 >= self.view.members.len()
+    }
+
+    /// Says whether its records are what this node told when it last voted.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.remembered.is_none_or(|remembered| remembered == self.state)
     }
 
     /// Returns what is kept of it on the disk.
@@ -220,6 +236,7 @@ impl Slot {
             standing: self.standing,
             remembered: self.remembered,
             abstains: self.abstains,
+            floor: self.floor,
             doubted: self.doubted.clone(),
         }
     }
@@ -273,6 +290,9 @@ pub(crate) struct Kept {
     #[n(7)]
     #[cbor(default)]
     pub(crate) doubted: Option<Vec<u64>>,
+    #[n(8)]
+    #[cbor(default)]
+    pub(crate) floor: super::version::Version,
 }
 
 /// How the ring is cut into slots.

@@ -12,7 +12,7 @@ use kringle_core::message::Body;
 use kringle_core::node::Node;
 use kringle_core::overlay::AnyOverlay;
 use kringle_core::overlay::echo::Echo;
-use kringle_core::records::{MemoryRecords, Records, Write};
+use kringle_core::records::{Gap, MemoryRecords, Records, Write};
 use kringle_core::store::Store;
 use kringle_core::store::op::{
     Action, Answer, Ask, Change, Condition, Digest, Found, Level, Name, Trouble, Value,
@@ -32,6 +32,8 @@ pub(crate) struct Place {
     pub(crate) queue: VecDeque<(u64, Vec<Write>)>,
     pub(crate) born: u32,
     pub(crate) offset: i64,
+    /// What its disk cannot give back at the next start.
+    pub(crate) gaps: Vec<Gap>,
     timers: Vec<Option<Time>>,
     dice: SeededDice,
 }
@@ -47,7 +49,7 @@ pub(crate) struct Cluster {
     pub(crate) loss: u64,
     /// Pairs that can not hear each other.
     pub(crate) cut: Vec<(usize, usize)>,
-    pub(crate) replies: Vec<(RequestId, Result<Reply, Failure>)>,
+    replies: Vec<(RequestId, Result<Reply, Failure>)>,
     /// Whether disks sync at all.
     pub(crate) sync: bool,
     requests: u64,
@@ -87,6 +89,7 @@ impl Cluster {
                 queue: VecDeque::new(),
                 born: 1 + index as u32,
                 offset: 0,
+                gaps: Vec::new(),
                 timers: vec![None; Timer::ALL.len()],
                 dice: SeededDice::derive(seed, index as u64),
             });
@@ -117,7 +120,9 @@ impl Cluster {
         place.seen = place.safe.clone();
         place.queue.clear();
         let echo = AnyOverlay::Echo(Echo::among(place.contact, others));
-        let store = Store::open(place.contact, place.born, &place.seen, &self.config);
+        let mut store = Store::open(place.contact, place.born, &place.seen, &self.config);
+        let gaps = std::mem::take(&mut place.gaps);
+        store.doubt_gaps(&gaps, &place.seen, &self.config).expect("views are whole");
         place.node = Some(Node::over(echo).with_store(store));
         let command = match index == 0 && fresh {
             true => Command::Create,

@@ -246,7 +246,8 @@ impl Liar {
                 let (epoch, state, ready) = (self.below(7), self.sum(), self.below(2) == 0);
                 let (parts, more) = (vec![0, 63, 64, u16::MAX], self.below(2) == 0);
                 let nonce = self.below(200) as u32;
-                Message::Page { nonce, epoch, state, ready, parts, records: vec![(cell, record)], more }
+                let (records, promised) = (vec![(cell, record)], self.version());
+                Message::Page { nonce, epoch, state, ready, parts, records, more, promised }
             }
             11 => Message::Clock(ClockReading {
                 nonce,

@@ -2,6 +2,7 @@
 
 mod clocks;
 mod cluster;
+mod doubts;
 mod garbage;
 mod holding;
 mod hostile;

@@ -144,7 +144,16 @@ impl Driver {
             self.me.lineage = None;
             tracing::error!(%error, "cannot keep the lineage of the cluster");
             Refused::new(Why::Other, "this node cannot write to its data directory")
-        })
+        })?;
+        self.close_links();
+        Ok(())
+    }
+
+    /// Closes connections whose other ends know another lineage of this node, or none: that is said when one is opened.
+    fn close_links(&self) {
+        for link in self.links.values().flat_map(super::PeerLinks::all) {
+            link.close(false);
+        }
     }
 
     /// Writes down the lineage of the store, if it is not known yet: after founding, and for directories of older
@@ -156,12 +165,7 @@ impl Driver {
             return;
         }
         self.save_membership();
-        if known.is_some() {
-            // A peer was heard before this node founded a ring of its own.
-            for link in self.links.values().flat_map(super::PeerLinks::all) {
-                link.close(false);
-            }
-        }
+        self.close_links();
     }
 
     /// Counts a refusal between stores that were founded apart. Returns whether it is the first of this peer.

@@ -261,7 +261,7 @@ impl Shell {
     async fn greet(self: &Rc<Shell>, proved: Proved, purpose: Purpose) -> Result<Rc<Link>, DialError> {
         let Proved { mut stream, key, admit } = proved;
         let hello = self.driver.borrow().hello(purpose, key.id());
-        let (incarnation, offered) = (hello.incarnation, hello.yields);
+        let (said, offered) = ((hello.incarnation, hello.lineage), hello.yields);
         if let (None, Some(token)) = (&hello.certificate, &self.driver.borrow().me.token)
             && token.issuer() != key.id()
         {
@@ -287,7 +287,6 @@ impl Shell {
         if let Some(admit) = admit {
             admit.set(0);
         }
-        let said = incarnation;
         let link = self
             .enter(|driver| driver.admit_link(said, &key, &theirs, purpose, Some(rtt)))
             .map_err(DialError::Unwelcome)?;
@@ -426,7 +425,7 @@ impl Shell {
             return Err(DialError::Unreachable("the first word was no greeting".into()));
         };
         let mut ours = self.driver.borrow().hello(theirs.purpose, key.id());
-        let said = ours.incarnation;
+        let said = (ours.incarnation, ours.lineage);
         if theirs.purpose == Purpose::Who {
             (ours.certificate, ours.credentials, ours.endpoints) = (None, None, Vec::new());
             (ours.lineage, ours.records, ours.yields) = (None, 0, false);
@@ -544,7 +543,7 @@ impl Driver {
     /// meanwhile. A round trip is known to the one who dialled.
     fn admit_link(
         &mut self,
-        said: u32,
+        (incarnation, lineage): (u32, Option<u64>),
         key: &PublicKey,
         hello: &Hello,
         purpose: Purpose,
@@ -553,13 +552,18 @@ impl Driver {
         if self.ending.is_some() {
             return Err(Refused::new(Why::Stopping, "this node stops"));
         }
-        if said != self.me.incarnation {
+        if incarnation != self.me.incarnation {
             return Err(Refused::new(Why::Other, "this node has begun a new life meanwhile"));
         }
         self.judge_plain(hello, key.id())?;
         self.check_lineage(hello, key.id())?;
-        if let Some(lineage) = hello.lineage {
-            self.adopt_lineage(lineage)?;
+        match hello.lineage {
+            Some(lineage) => self.adopt_lineage(lineage)?,
+            // The peer would not know, and could take another one.
+            None if lineage != self.lineage() => {
+                return Err(Refused::new(Why::Other, "this node has joined a cluster meanwhile; try again"));
+            }
+            None => {}
         }
         Ok(self.register(key, hello, purpose, rtt.is_some(), rtt))
     }

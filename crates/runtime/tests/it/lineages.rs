@@ -323,3 +323,25 @@ fn a_node_that_crashed_while_it_yielded_joins_or_founds_again() {
         }
     });
 }
+
+/// Two new nodes know each other before either knows a cluster.
+#[test]
+fn nodes_that_met_before_they_had_a_lineage_do_not_connect_two_stores() {
+    run(async {
+        let hub = Hub::new();
+        let (a, b) = (ready(builder(&hub)).await, ready(builder(&hub)).await);
+        put(&a, "key", "a").await;
+        put(&b, "key", "b").await;
+        let nowhere = Seed::Address("10.9.9.9:1".parse().unwrap());
+        let x = builder(&hub).join([nowhere]).start_here().await.unwrap();
+        let y = builder(&hub).join([seed(&x)]).start_here().await.unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let _ = tokio::join!(x.join(vec![seed(&a)]), timeout(LONG, y.join(vec![seed(&b)])));
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        for (one, other) in [(&x, &y), (&y, &x)] {
+            let beside = one.neighbours().await.unwrap().contains(&other.id());
+            let (one, other) = (lineage(one).await.0, lineage(other).await.0);
+            assert!(!beside || one == other, "neighbours of lineages {one:?} and {other:?}");
+        }
+    });
+}

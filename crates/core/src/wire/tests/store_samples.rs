@@ -213,6 +213,7 @@ pub(super) fn samples_of(kind: BodyKind) -> Vec<Body> {
                 parts: vec![],
                 records: vec![],
                 more: false,
+                promised: Version::ZERO,
             },
             Message::Page {
                 nonce,
@@ -222,6 +223,7 @@ pub(super) fn samples_of(kind: BodyKind) -> Vec<Body> {
                 parts: vec![0, 63],
                 records: vec![(cell, record)],
                 more: true,
+                promised: Version(u64::MAX),
             },
         ],
         BodyKind::StoreCompare => vec![

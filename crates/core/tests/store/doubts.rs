@@ -1,0 +1,320 @@
+//! What a member that found a record damaged, or lost a promise, may still say. The models `damaged-promises` and
+//! `damaged-views` of the checker say why.
+
+use std::time::Duration;
+
+use kringle_core::config::Settings;
+use kringle_core::edge::Input;
+use kringle_core::message::Body;
+use kringle_core::records::{Gap, Records, Space};
+use kringle_core::store::Store;
+use kringle_core::store::coding::{Shared, Sum};
+use kringle_core::store::message::{Item, Message, Packet, Step, Verdict, Word};
+use kringle_core::store::op::{Condition, Level};
+use kringle_core::store::record::{Cell, Kind, Origin, Rank, Record};
+use kringle_core::store::version::Version;
+use kringle_core::store::view::{Ballot, Next, View};
+
+use crate::cluster::{Cluster, WALL, name, put_if, settings};
+
+const MOMENT: Duration = Duration::from_micros(100);
+
+fn tell(cluster: &mut Cluster, to: usize, from: usize, message: Message) {
+    let body = Body::Store(Box::new(Packet { message, contacts: Vec::new() }));
+    let from = cluster.places[from].contact;
+    cluster.input(to, Input::Message { from, body });
+    cluster.sync_disk(to);
+}
+
+fn slot(cluster: &Cluster) -> u32 {
+    Store::slot_of(name("key").id, &cluster.config)
+}
+
+fn store(cluster: &Cluster, node: usize) -> &Store {
+    cluster.places[node].node.as_ref().and_then(|node| node.store()).expect("it has a store")
+}
+
+fn view(cluster: &Cluster, node: usize) -> (View, bool) {
+    let (view, serves) = store(cluster, node).view(slot(cluster)).expect("all hold everything");
+    (view.clone(), serves)
+}
+
+fn doubts(cluster: &Cluster, node: usize) -> bool {
+    store(cluster, node).survey().doubting > 0
+}
+
+/// Lets time pass until something is so. Loses the messages that `lose` says.
+fn until(cluster: &mut Cluster, lose: impl Fn(usize, &Message) -> bool, so: impl Fn(&Cluster) -> bool) {
+    let end = cluster.now.after(Duration::from_secs(10));
+    while !so(cluster) {
+        assert!(cluster.now < end, "it takes too long");
+        cluster.run(MOMENT);
+        cluster.wire.retain(|(_, to, _, body)| match body {
+            Body::Store(packet) => !lose(*to, &packet.message),
+            _ => true,
+        });
+    }
+}
+
+fn ask(cluster: &mut Cluster, to: usize, from: usize, step: Step) -> Verdict {
+    let (slot, epoch) = (slot(cluster), view(cluster, to).0.epoch);
+    tell(cluster, to, from, Message::Do { nonce: 7, slot, epoch, step });
+    let verdict = cluster.wire.iter().rev().find_map(|(.., body)| match body {
+        Body::Store(packet) => match &packet.message {
+            Message::Did { nonce: 7, verdict, .. } => Some(verdict.clone()),
+            _ => None,
+        },
+        _ => None,
+    });
+    verdict.expect("it is answered")
+}
+
+fn cell() -> Cell {
+    Cell::of(&name("key"))
+}
+
+fn read(cluster: &mut Cluster, node: usize, from: usize) -> Verdict {
+    ask(cluster, node, from, Step::Read { cell: cell(), known: Rank::default(), brief: false })
+}
+
+fn record(cluster: &Cluster, version: Version, value: &str) -> Record {
+    let origin = Origin { node: cluster.places[0].contact.id, serial: 9 };
+    Record::make(&cell(), Kind::Value, version, origin, 0, value.as_bytes())
+}
+
+fn accept(cluster: &mut Cluster, node: usize, from: usize, record: &Record) -> Verdict {
+    let record = Shared(record.bytes().clone());
+    ask(cluster, node, from, Step::Accept { cell: cell(), record, set: None })
+}
+
+/// A version some milliseconds from now.
+fn version(cluster: &Cluster, ahead: u64) -> Version {
+    Version::at(WALL + cluster.now.micros() / 1000 + ahead)
+}
+
+fn word(cluster: &mut Cluster, to: usize, from: usize, word: Word) {
+    let slot = slot(cluster);
+    tell(cluster, to, from, Message::Slots(vec![Item { slot, word }]));
+}
+
+fn frozen(cluster: &Cluster, ballot: Ballot) -> Option<(Sum, bool)> {
+    let mut words = cluster.wire.iter().filter_map(|(.., body)| match body {
+        Body::Store(packet) => match &packet.message {
+            Message::Slots(items) => Some(items),
+            _ => None,
+        },
+        _ => None,
+    });
+    words.find_map(|items| {
+        items.iter().find_map(|item| match &item.word {
+            Word::Frozen { ballot: it, state, accepted, .. } if *it == ballot => {
+                Some((*state, accepted.is_some()))
+            }
+            _ => None,
+        })
+    })
+}
+
+/// A member reads all its records, to send them to another one.
+fn find_damage(cluster: &mut Cluster, node: usize, from: usize) {
+    let (slot, parts, doubted) = (slot(cluster), Vec::new(), Vec::new());
+    let pull =
+        Message::Pull { nonce: 1, slot, parts, after: None, any: false, bytes: 0, doubts: false, doubted };
+    tell(cluster, node, from, pull);
+}
+
+fn ballot(cluster: &Cluster, round: u32, node: usize) -> Ballot {
+    Ballot { round, node: cluster.places[node].contact.id }
+}
+
+#[test]
+fn write_is_not_acknowledged_with_an_own_copy_that_was_lost() {
+    let mut cluster = Cluster::ready(3);
+    cluster.put(0, "key", "old");
+    cluster.run(Duration::from_secs(1));
+    let first = view(&cluster, 0).0.members[0].id;
+    let at = cluster.places.iter().position(|place| place.contact.id == first).expect("it is there");
+    let (other, third) = ((at + 1) % 3, (at + 2) % 3);
+    let is_accept = |to: usize, message: &Message| {
+        to != at && matches!(message, Message::Do { step: Step::Accept { .. }, .. })
+    };
+    let bytes = |cluster: &Cluster| cluster.places[at].safe.read(Space::Data, &cell().key.0);
+    let before = bytes(&cluster);
+    let request = cluster.ask(at, "key", put_if("new", Condition::Present), Level::Quorum);
+    until(&mut cluster, is_accept, |cluster| bytes(cluster) != before);
+    cluster.damage(at, "key");
+    assert_eq!(read(&mut cluster, at, other), Verdict::NotReady);
+    assert!(doubts(&cluster, at));
+    until(&mut cluster, is_accept, |cluster| !doubts(cluster, at));
+    // Now the write reaches one of the others.
+    cluster.cut = vec![(at, third)];
+    let acked = cluster.finish(request).is_ok();
+    cluster.crash(other);
+    cluster.cut.clear();
+    cluster.run(Duration::from_millis(100));
+    let value = cluster.get(third, "key");
+    assert!(!acked || value.as_deref() == Some("new"), "acknowledged, and then {value:?} is read");
+}
+
+#[test]
+fn promise_outlives_the_record_written_under_it() {
+    let mut cluster = Cluster::ready(3);
+    let (low, high) = (version(&cluster, 0), version(&cluster, 500));
+    let promised = ask(&mut cluster, 1, 2, Step::Prepare { cell: cell(), ballot: high });
+    assert_eq!(promised, Verdict::Promised(None));
+    let (lower, higher) = (record(&cluster, low, "low"), record(&cluster, high, "high"));
+    assert_eq!(accept(&mut cluster, 1, 2, &higher), Verdict::Taken);
+    cluster.damage(1, "key");
+    assert_eq!(read(&mut cluster, 1, 2), Verdict::NotReady);
+    until(&mut cluster, |_, _| false, |cluster| !doubts(cluster, 1));
+    let verdict = accept(&mut cluster, 1, 2, &lower);
+    assert!(!matches!(verdict, Verdict::Taken), "it has promised not to: {verdict:?}");
+}
+
+#[test]
+fn doubting_member_takes_nothing_below_its_promise_that_it_did_not_tell() {
+    let mut cluster = Cluster::ready(3);
+    let told = record(&cluster, version(&cluster, 0), "told");
+    for node in 0..3 {
+        assert_eq!(accept(&mut cluster, node, (node + 1) % 3, &told), Verdict::Taken);
+    }
+    let between = record(&cluster, version(&cluster, 200), "between");
+    assert_eq!(accept(&mut cluster, 0, 2, &between), Verdict::Taken);
+    let epoch = view(&cluster, 1).0.epoch;
+    let step = Step::Prepare { cell: cell(), ballot: version(&cluster, 500) };
+    assert_eq!(ask(&mut cluster, 1, 2, step), Verdict::Promised(Some(Shared(told.bytes().clone()))));
+    cluster.damage(1, "key");
+    assert_eq!(read(&mut cluster, 1, 2), Verdict::NotReady);
+    // The one that has more is heard first.
+    cluster.cut = vec![(1, 2)];
+    cluster.run(Duration::from_millis(600));
+    cluster.cut.clear();
+    // The next epoch ends its promise, and the others can begin that.
+    until(&mut cluster, |_, _| false, |cluster| !doubts(cluster, 1));
+    let verdict = read(&mut cluster, 1, 2);
+    assert_eq!(verdict, Verdict::Holds(Some(Shared(between.bytes().clone()))));
+    assert!(view(&cluster, 1).0.epoch > epoch, "it told the record before, with a higher promise");
+}
+
+#[test]
+fn frozen_member_that_lost_the_state_it_accepted_does_not_vote_without_it() {
+    // The order in which it asks the others is a matter of chance.
+    for seed in 1..8 {
+        let mut cluster = Cluster::of(3, settings(), seed);
+        cluster.run(Duration::from_secs(5));
+        cluster.put(0, "key", "value");
+        cluster.run(Duration::from_secs(1));
+        let View { epoch, members, .. } = view(&cluster, 1).0;
+        // One has a write that nobody else knows.
+        let more = record(&cluster, version(&cluster, 100), "more");
+        assert_eq!(accept(&mut cluster, 2, 0, &more), Verdict::Taken);
+        let first = ballot(&cluster, 1, 0);
+        word(&mut cluster, 1, 0, Word::Freeze { epoch, ballot: first });
+        let (state, _) = frozen(&cluster, first).expect("it promises");
+        word(&mut cluster, 1, 0, Word::Settle { epoch, ballot: first, state });
+        word(&mut cluster, 1, 0, Word::Propose { epoch, ballot: first, next: Next { members, state } });
+        cluster.damage(1, "key");
+        find_damage(&mut cluster, 1, 2);
+        assert!(doubts(&cluster, 1));
+        let end = cluster.now.after(Duration::from_millis(100));
+        while doubts(&cluster, 1) && cluster.now < end {
+            cluster.run(MOMENT);
+        }
+        assert_eq!(view(&cluster, 1).0.epoch, epoch, "nothing was decided meanwhile");
+        let second = ballot(&cluster, 9, 2);
+        word(&mut cluster, 1, 2, Word::Freeze { epoch, ballot: second });
+        let voted = frozen(&cluster, second).filter(|(now, accepted)| *accepted && *now != state);
+        assert_eq!(voted, None, "what it accepted may be decided and begins with {state:?}; seed {seed}");
+    }
+}
+
+#[test]
+fn member_behind_that_lost_the_state_it_settled_on_does_not_vote_without_it() {
+    let mut cluster = Cluster::ready(3);
+    cluster.put(0, "key", "value");
+    cluster.run(Duration::from_secs(1));
+    let more = record(&cluster, version(&cluster, 100), "more");
+    assert_eq!(accept(&mut cluster, 0, 2, &more), Verdict::Taken);
+    let mut next = view(&cluster, 1).0;
+    let probe = ballot(&cluster, 1, 0);
+    // What the state of the first is: it tells when it is frozen.
+    word(&mut cluster, 0, 2, Word::Freeze { epoch: next.epoch, ballot: probe });
+    let (state, _) = frozen(&cluster, probe).expect("it promises");
+    next.epoch += 1;
+    let epoch = next.epoch;
+    for node in [0, 1] {
+        word(&mut cluster, node, 2, Word::View { view: next.clone(), entered: state });
+    }
+    let first = ballot(&cluster, 2, 0);
+    word(&mut cluster, 1, 0, Word::Freeze { epoch, ballot: first });
+    word(&mut cluster, 1, 0, Word::Settle { epoch, ballot: first, state });
+    let settled = |cluster: &Cluster| {
+        let has = |item: &Item| matches!(item.word, Word::Settled { ballot, .. } if ballot == first);
+        cluster.wire.iter().any(|(.., body)| match body {
+            Body::Store(packet) => match &packet.message {
+                Message::Slots(items) => items.iter().any(has),
+                _ => false,
+            },
+            _ => false,
+        })
+    };
+    until(&mut cluster, |_, _| false, settled);
+    cluster.damage(1, "key");
+    find_damage(&mut cluster, 1, 2);
+    let second = ballot(&cluster, 9, 2);
+    word(&mut cluster, 1, 2, Word::Freeze { epoch, ballot: second });
+    let voted = frozen(&cluster, second).filter(|(now, _)| *now != state);
+    assert_eq!(voted, None, "others count on it having {state:?}");
+}
+
+#[test]
+fn lost_promise_in_a_view_of_two_is_made_up_for() {
+    let mut cluster = Cluster::ready(2);
+    cluster.put(0, "key", "value");
+    cluster.run(Duration::from_secs(1));
+    cluster.crash(1);
+    cluster.places[1].gaps =
+        vec![Gap { space: Space::Promises, from: [0].as_slice().into(), to: [2].as_slice().into() }];
+    cluster.restart(1);
+    cluster.run(Duration::from_secs(300));
+    assert!(cluster.views().iter().all(|(_, members, serving)| members == serving), "{:?}", cluster.views());
+}
+
+/// Less than a quorum had it, so it was acknowledged to nobody; and the three others are enough to say so.
+#[test]
+fn two_of_five_that_lost_the_same_record_do_not_wait_for_each_other() {
+    let settings = Settings { replicas: 5, leaf_set: 16, ..settings() };
+    let mut cluster = Cluster::of(5, settings, 1);
+    cluster.run(Duration::from_secs(5));
+    cluster.put(0, "key", "old");
+    cluster.run(Duration::from_secs(1));
+    let new = record(&cluster, version(&cluster, 0), "new");
+    for node in [1, 2] {
+        assert_eq!(accept(&mut cluster, node, 0, &new), Verdict::Taken);
+        cluster.damage(node, "key");
+        assert_eq!(read(&mut cluster, node, 0), Verdict::NotReady);
+    }
+    until(&mut cluster, |_, _| false, |cluster| !doubts(cluster, 1) && !doubts(cluster, 2));
+    assert_eq!(cluster.get(1, "key").as_deref(), Some("old"));
+}
+
+#[test]
+fn what_was_told_before_all_were_asked_does_not_end_a_doubt() {
+    let mut cluster = Cluster::ready(3);
+    cluster.put(0, "key", "old");
+    cluster.run(Duration::from_secs(1));
+    let new = record(&cluster, version(&cluster, 0), "new");
+    assert_eq!(accept(&mut cluster, 1, 2, &new), Verdict::Taken);
+    cluster.damage(1, "key");
+    assert_eq!(read(&mut cluster, 1, 2), Verdict::NotReady);
+    cluster.cut = vec![(1, 2)];
+    cluster.run(Duration::from_millis(200));
+    // The coordinator has not been asked: for it, two have the write now.
+    assert_eq!(accept(&mut cluster, 0, 2, &new), Verdict::Taken);
+    cluster.cut = vec![(0, 1)];
+    cluster.run(Duration::from_secs(2));
+    assert!(doubts(&cluster, 1), "what it was told first is outdated");
+    cluster.cut.clear();
+    until(&mut cluster, |_, _| false, |cluster| !doubts(cluster, 1));
+    assert_eq!(read(&mut cluster, 1, 2), Verdict::Holds(Some(Shared(new.bytes().clone()))));
+}
