@@ -155,8 +155,7 @@ pub enum Message {
         more: bool,
         /// For a puller that doubts its own records: the highest ballot the source promised or wrote.
         #[n(7)]
-        #[cbor(default)]
-        promised: Version,
+        promised: Option<Version>,
     },
     /// Compares everything the sender looks after and the receiver has a copy of.
     #[n(7)]

@@ -253,10 +253,10 @@ impl Store {
         if damaged {
             self.doubt(number, cx);
         }
-        let mut promised = Version::ZERO;
+        let mut promised = None;
         if let Some(doubted) = doubted {
             page.2 = self.is_sure_of(number, doubted);
-            promised = self.highest_ballot(number, cx);
+            promised = Some(self.highest_ballot(number, cx));
         } else if damaged {
             // The puller must ask another member, and so must this node.
             (page, records, more) = ((0, Sum::default(), false), Vec::new(), false);
@@ -353,7 +353,7 @@ impl Store {
             // All parts are equal and the sums are not: ours is wrong, or theirs.
             self.recount(number, cx.records, cx.config);
         }
-        let told = Told { sure: ready && pull.late, promised };
+        let told = Told { sure: ready && pull.late, promised: promised.unwrap_or(Version::ZERO) };
         self.pull_done(number, pull.why, from, told, cx);
     }
 

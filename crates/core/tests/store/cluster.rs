@@ -49,7 +49,7 @@ pub(crate) struct Cluster {
     pub(crate) loss: u64,
     /// Pairs that can not hear each other.
     pub(crate) cut: Vec<(usize, usize)>,
-    replies: Vec<(RequestId, Result<Reply, Failure>)>,
+    pub(crate) replies: Vec<(RequestId, Result<Reply, Failure>)>,
     /// Whether disks sync at all.
     pub(crate) sync: bool,
     requests: u64,

@@ -213,7 +213,17 @@ pub(super) fn samples_of(kind: BodyKind) -> Vec<Body> {
                 parts: vec![],
                 records: vec![],
                 more: false,
-                promised: Version::ZERO,
+                promised: None,
+            },
+            Message::Page {
+                nonce,
+                epoch,
+                state,
+                ready: true,
+                parts: vec![0, 63],
+                records: vec![(cell.clone(), record.clone())],
+                more: true,
+                promised: None,
             },
             Message::Page {
                 nonce,
@@ -223,7 +233,7 @@ pub(super) fn samples_of(kind: BodyKind) -> Vec<Body> {
                 parts: vec![0, 63],
                 records: vec![(cell, record)],
                 more: true,
-                promised: Version(u64::MAX),
+                promised: Some(END),
             },
         ],
         BodyKind::StoreCompare => vec![
