@@ -110,6 +110,8 @@ pub struct Store {
     /// Who holds slots this node does not hold, as far as it was told.
     cache: BTreeMap<u32, Vec<Contact>>,
     peers: BTreeMap<NodeId, Peer>,
+    /// Members of views that have not been heard of since the start, and since when they count as dead.
+    unmet: BTreeMap<NodeId, Time>,
     pulls: BTreeMap<u32, Pulling>,
     /// Slots whose view is about to change.
     changing: BTreeSet<u32>,
@@ -158,6 +160,8 @@ pub struct Store {
     sweep: Time,
     /// When members that are down were last asked whether they are back.
     looked: Time,
+    /// When this store first looked for them.
+    began: Option<Time>,
     tend: Time,
     /// Whether something about views is to be looked at soon.
     restless: bool,
@@ -175,6 +179,8 @@ struct Peer {
     contact: Contact,
     /// Found dead, since then.
     down: Option<Time>,
+    /// Whether this node's store has heard from it.
+    met: bool,
     /// Owes an answer for long.
     silent: bool,
     /// Wants out.
@@ -302,6 +308,7 @@ impl Store {
             seen_plain: Seen::default(),
             cache: BTreeMap::new(),
             peers: BTreeMap::new(),
+            unmet: BTreeMap::new(),
             pulls: BTreeMap::new(),
             changing: BTreeSet::new(),
             learners: BTreeMap::new(),
@@ -332,6 +339,7 @@ impl Store {
             armed: None,
             sweep: Time::ZERO,
             looked: Time::ZERO,
+            began: None,
             tend: Time::ZERO,
             restless: true,
             eager: BTreeSet::new(),
@@ -429,8 +437,13 @@ impl Store {
         ring.contact(id).or_else(|| self.peers.get(&id).map(|peer| peer.contact))
     }
 
+    /// Returns since when a node is known to be dead, or counts as dead because it has not been met.
+    fn down_since(&self, id: NodeId) -> Option<Time> {
+        self.peers.get(&id).and_then(|peer| peer.down).or_else(|| self.unmet.get(&id).copied())
+    }
+
     fn is_down(&self, id: NodeId) -> bool {
-        self.peers.get(&id).is_some_and(|peer| peer.down.is_some())
+        self.down_since(id).is_some()
     }
 
     fn is_unready(&self, id: NodeId, cx: &Ctx<'_>) -> bool {
@@ -438,7 +451,7 @@ impl Store {
     }
 
     fn is_quiet(&self, id: NodeId) -> bool {
-        self.peers.get(&id).is_some_and(|peer| peer.down.is_some() || peer.silent)
+        self.is_down(id) || self.peers.get(&id).is_some_and(|peer| peer.silent)
     }
 
     fn peer(&mut self, contact: Contact) -> &mut Peer {
@@ -449,6 +462,7 @@ impl Store {
         let fresh = Peer {
             contact,
             down: None,
+            met: false,
             silent: false,
             leaving: false,
             pausing: None,
@@ -484,8 +498,9 @@ impl Store {
 
     /// Handles a message from another node's store.
     pub(crate) fn handle(&mut self, from: Contact, packet: Packet, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        self.unmet.remove(&from.id);
         let peer = self.peer(from);
-        (peer.silent, peer.down) = (false, None);
+        (peer.silent, peer.down, peer.met) = (false, None, true);
         let Packet { message, contacts } = packet;
         match message {
             Message::Ask { serial, ask, version, patience, turn, at, until } => {
@@ -599,6 +614,7 @@ impl Store {
                     // It was restarted: what it was asked before is forgotten.
                     self.ask_lost(contact.id, ring, cx);
                 }
+                self.unmet.remove(&contact.id);
                 let peer = self.peer(*contact);
                 (peer.down, peer.silent, peer.leaving, peer.pausing) = (None, false, false, None);
                 self.restless = true;
@@ -606,6 +622,7 @@ impl Store {
                 self.sweep = self.sweep.min(cx.now.after(Duration::from_millis(500)));
             }
             Event::PeerLives(contact) => {
+                self.unmet.remove(&contact.id);
                 self.peer(*contact).down = None;
                 self.restless = true;
             }

@@ -29,6 +29,8 @@ const ASKED: Duration = Duration::from_millis(200);
 const URGENT: Duration = Duration::from_millis(50);
 /// How often a node that is to become a member is told so.
 pub(super) const TOLD: Duration = Duration::from_secs(1);
+/// How long after its start a node counts members as dead that it has not met.
+const UNMET: Duration = Duration::from_secs(30);
 /// How often members that are down are asked whether they are back.
 const LOOK: Duration = Duration::from_secs(2);
 /// Slots looked for at the same time, and nodes.
@@ -73,7 +75,6 @@ impl Store {
             self.compare_clocks(ring, cx);
             self.compare(ring, cx);
             self.ask_to_forget(cx);
-            // A member that has been down for long is dropped from views then.
             self.restless |= self.peers.values().any(|peer| peer.down.is_some());
         }
     }
@@ -101,17 +102,30 @@ impl Store {
     }
 
     /// Asks members that are down whether they are back. An answer also tells the overlay where to find the other part of a
-    /// ring that was cut in two.
+    /// ring that was cut in two. Those that have not been met since the start are asked, too: the overlay does not know
+    /// them, so it never says that they are dead.
     pub(super) fn look_for_members(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
-        if cx.now.since(self.looked) < LOOK || !self.peers.values().any(|peer| peer.down.is_some()) {
+        if cx.now.since(self.looked) < LOOK {
             return;
         }
         self.looked = cx.now;
+        let long = cx.now.since(*self.began.get_or_insert(cx.now)) >= UNMET;
         let mine = self.slots.values().filter(|slot| slot.view.has(self.me));
-        let members = mine.flat_map(|slot| &slot.view.members).map(|member| member.id);
-        let down: BTreeSet<NodeId> = members.filter(|id| self.is_down(*id)).collect();
-        for id in down {
-            self.tell_clock(id, ring, cx);
+        let mut members: BTreeSet<NodeId> =
+            mine.flat_map(|slot| &slot.view.members).map(|member| member.id).collect();
+        members.remove(&self.me.id);
+        for id in members {
+            let met = ring.contact(id).is_some() || self.peers.get(&id).is_some_and(|peer| peer.met);
+            if !met && long && !self.is_down(id) {
+                self.unmet.insert(id, cx.now);
+                self.restless = true;
+            }
+            if !met || self.is_down(id) {
+                self.tell_clock(id, ring, cx);
+            }
+            // A member that has been down for long is dropped from views now.
+            let due = self.down_since(id).map(|since| since.after(cx.config.dead_after));
+            self.restless |= due.is_some_and(|due| due <= cx.now && cx.now.since(due) < LOOK * 2);
         }
     }
 
@@ -283,7 +297,7 @@ impl Store {
     /// Says whether a member is in a view to no purpose: its disk is lost, it wants out, or it has been down for long. A
     /// view without a dead member needs no more votes than with it, and can drop tombstones.
     fn has_no_place(&self, member: &Member, cx: &Ctx<'_>) -> bool {
-        let down = self.peers.get(&member.id).and_then(|peer| peer.down);
+        let down = self.down_since(member.id);
         self.is_lost(member)
             || self.wants_out(member.id)
             || down.is_some_and(|since| cx.now.since(since) >= cx.config.dead_after)

@@ -1,8 +1,9 @@
-//! A ring that was cut in two is one again soon, however long the cut was.
+//! A ring that was cut in two is one again soon, however long the cut was; members that never come back are found out.
 
 use std::time::Duration;
 
 use kringle_core::config::{OverlayKind, Settings};
+use kringle_core::edge::{Command, Reply};
 use kringle_sim::invariants::neighbours_are_exact;
 use kringle_sim::store_chaos::STORE;
 use kringle_sim::world::{DiskOptions, World};
@@ -36,6 +37,42 @@ fn ring_is_one_again_soon_after_a_cut_of_any_length() {
             world.network.mend();
             let whole = world.run_until(Duration::from_secs(10), is_whole);
             assert!(whole, "{overlay:?} seed {seed}: not one ring ten seconds after {cut} s");
+        }
+    }
+}
+
+/// All nodes are stopped, and three of five never come back. Those that do have never seen them.
+#[test]
+fn members_that_never_come_back_are_counted_as_dead() {
+    for overlay in [OverlayKind::Pastry, OverlayKind::Chord] {
+        for seed in seeds(1..4) {
+            let settings = Settings { overlay, slots: 16, ..Settings::default() };
+            let mut world = World::new(settings, seed).with_store(STORE, DiskOptions::default());
+            world.grow(5);
+            assert!(world.run_until(Duration::from_secs(60), is_whole), "{overlay:?} seed {seed}");
+            (0..5).for_each(|node| world.crash(node));
+            for (node, other) in [(0, 1), (1, 0)] {
+                world.restart(node);
+                let seeds = vec![world.contact(other)];
+                world.command(node, Command::Rejoin { seeds });
+            }
+            world.run_for(Duration::from_secs(45));
+            let mut recover = |confirmed| {
+                let request = world.command(0, Command::Recover { confirmed });
+                match world.finish(request) {
+                    Ok(Reply::Recovery(plan)) => *plan,
+                    other => panic!("{overlay:?} seed {seed}: {other:?}"),
+                }
+            };
+            let plan = recover(false);
+            assert!(plan.rebuilt > 0 && plan.missing.len() == 3, "{overlay:?} seed {seed}: {plan:?}");
+            assert!(recover(true).confirmed);
+            world.run_for(Duration::from_secs(20));
+            let survey = |node| world.node(node).and_then(|node| node.store()).expect("it runs").survey();
+            for node in 0..2 {
+                let survey = survey(node);
+                assert_eq!((survey.stuck, survey.waiting), (0, 0), "{overlay:?} seed {seed}: {survey:?}");
+            }
         }
     }
 }
