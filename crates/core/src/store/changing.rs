@@ -57,8 +57,7 @@ impl Store {
         let Some(slot) = self.slots.get(&number) else { return };
         if let Word::Seek { .. } = word {
             if slot.view.epoch > epoch {
-                let word = Word::View { view: slot.view.clone(), entered: slot.entered };
-                self.word(from, number, word);
+                self.tell_view(from, number);
             }
             return;
         }
@@ -72,9 +71,8 @@ impl Store {
             return;
         }
         if slot.view.epoch > epoch {
-            let word = Word::View { view: slot.view.clone(), entered: slot.entered };
             if from != self.me.id {
-                self.word(from, number, word);
+                self.tell_view(from, number);
             }
             return;
         }
@@ -106,6 +104,15 @@ impl Store {
             Word::Accepted { ballot, .. } => self.on_accepted(from, number, ballot, cx),
             Word::Nack { promised, .. } => self.on_nack(number, promised, cx),
             _ => {}
+        }
+    }
+
+    /// Tells a node the view of a slot, if it is known what the view begins with.
+    pub(super) fn tell_view(&mut self, to: NodeId, number: u32) {
+        if let Some(slot) = self.slots.get(&number)
+            && let Some(entered) = slot.entered
+        {
+            self.word(to, number, Word::View { view: slot.view.clone(), entered });
         }
     }
 
@@ -479,6 +486,10 @@ impl Store {
         if !mine && view.place(me.id).is_some() {
             self.word(from, number, Word::Stranger { born: me.born });
         }
+        if let Some(slot) = self.slots.get_mut(&number).filter(|slot| slot.view == view) {
+            // It was heard of before, from a node that did not say how it begins.
+            slot.entered.get_or_insert(entered);
+        }
         match self.slots.get(&number).map(|slot| (slot.view.epoch, slot.view.lineage)) {
             Some((epoch, lineage)) if epoch >= view.epoch || lineage != view.lineage => return,
             Some(_) if self.is_left_behind(number, &view) => {
@@ -489,7 +500,7 @@ impl Store {
             Some(_) => {}
             None if !mine => return,
             None => {
-                let slot = Slot::new(view.clone(), entered, Standing::Behind, cx.now);
+                let slot = Slot::new(view.clone(), Some(entered), Standing::Behind, cx.now);
                 self.slots.insert(number, slot);
                 self.recount(number, cx.records, cx.config);
             }
@@ -506,7 +517,7 @@ impl Store {
         let Some(slot) = self.slots.get_mut(&number) else { return };
         let learner = slot.learner.filter(|learner| view.place(learner.id).is_none());
         slot.view = view;
-        slot.entered = entered;
+        slot.entered = Some(entered);
         (slot.promised, slot.accepted, slot.round, slot.learner) = (None, None, None, learner);
         (slot.agreed, slot.safe, slot.since) = (0, 0, cx.now);
         (slot.remembered, slot.abstains, slot.floor) = (None, false, Version::ZERO);
@@ -646,18 +657,18 @@ impl Store {
                 let epoch = view.epoch;
                 match self.slots.get_mut(&number) {
                     Some(slot) => {
-                        slot.view = view;
+                        (slot.view, slot.entered) = (view, None);
                         slot.standing = Standing::Outside;
                         (slot.promised, slot.accepted, slot.round) = (None, None, None);
                     }
                     None => {
-                        self.slots.insert(number, Slot::new(view, Sum::default(), Standing::Outside, cx.now));
+                        self.slots.insert(number, Slot::new(view, None, Standing::Outside, cx.now));
                         self.recount(number, cx.records, cx.config);
                     }
                 }
                 self.changing.remove(&number);
                 self.keep(number);
-                // The view may have been decided with another state; that is asked for when it matters.
+                // What the view begins with was not said.
                 self.word(from, number, Word::Seek { epoch: epoch.saturating_sub(1) });
             }
         }

@@ -498,9 +498,8 @@ impl Store {
                 op.again = op.again.min(cx.now.after(super::BUSY));
                 if theirs > epoch {
                     self.word(from, slot, Word::Seek { epoch });
-                } else if let Some(state) = self.slots.get(&slot) {
-                    let word = Word::View { view: state.view.clone(), entered: state.entered };
-                    self.word(from, slot, word);
+                } else {
+                    self.tell_view(from, slot);
                 }
                 return;
             }

@@ -159,13 +159,11 @@ impl Store {
         let Some(slot) = self.slots.get(&number) else { return };
         if slot.view.place(from).is_some() && slot.view.epoch >= epoch && slot.learner.is_none() {
             // Not as this one knows it.
-            let word = Word::View { view: slot.view.clone(), entered: slot.entered };
-            self.word(from, number, word);
+            self.tell_view(from, number);
         } else if slot.view.epoch == epoch && slot.standing == Standing::Ready {
             self.word(from, number, Word::Safe { epoch });
         } else if slot.view.epoch > epoch {
-            let word = Word::View { view: slot.view.clone(), entered: slot.entered };
-            self.word(from, number, word);
+            self.tell_view(from, number);
         }
     }
 

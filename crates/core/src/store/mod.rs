@@ -384,7 +384,7 @@ impl Store {
         self.time.found();
         for number in 0..Cut::of(cx.config.slots).count() {
             let view = View { epoch: 1, lineage, members: alloc::vec![self.me], survivors: Vec::new() };
-            self.slots.insert(number, Slot::new(view, Sum::default(), Standing::Ready, cx.now));
+            self.slots.insert(number, Slot::new(view, Some(Sum::default()), Standing::Ready, cx.now));
             self.keep(number);
         }
         self.finish(ring, cx);

@@ -297,7 +297,7 @@ impl Store {
         }
         let useful = match pull.why {
             Why::CatchUp => {
-                let entered = self.slots.get(&number).map(|slot| slot.entered);
+                let entered = self.slots.get(&number).and_then(|slot| slot.entered);
                 (ready && epoch == mine) || Some(state) == entered
             }
             Why::Learn => ready && epoch >= mine,
@@ -339,7 +339,7 @@ impl Store {
         if pull.why.is_exact() {
             self.drop_rest(number, &pull, cut, cx);
         }
-        let state = self.slots.get(&number).map(|slot| (slot.state, slot.entered));
+        let state = self.slots.get(&number).map(|slot| (Some(slot.state), slot.entered));
         let short =
             pull.why == Why::CatchUp && !ready && state.is_some_and(|(state, entered)| state != entered);
         if short {

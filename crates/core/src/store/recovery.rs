@@ -280,7 +280,7 @@ impl Store {
         let epoch = (known / GENERATION + 1).max(generation) * GENERATION + 1 + cx.dice.roll() % RECOVERIES;
         let me = self.me;
         let view = View { epoch, lineage, members: alloc::vec![me], survivors: alloc::vec![me.id] };
-        self.slots.insert(number, Slot::new(view, Sum::default(), Standing::Ready, cx.now));
+        self.slots.insert(number, Slot::new(view, Some(Sum::default()), Standing::Ready, cx.now));
         self.recount(number, cx.records, cx.config);
         self.installed(number);
     }
@@ -337,14 +337,13 @@ impl Store {
             slot.view.epoch = (slot.view.generation() + 1) * GENERATION + 1 + cx.dice.roll() % RECOVERIES;
             slot.view.members = alloc::vec![me];
             slot.view.survivors = rebuild.survivors;
-            slot.entered = slot.state;
+            slot.entered = Some(slot.state);
             slot.standing = Standing::Ready;
             (slot.promised, slot.accepted, slot.round, slot.learner) = (None, None, None, None);
             (slot.agreed, slot.safe, slot.since) = (0, 0, cx.now);
             (slot.remembered, slot.abstains, slot.floor) = (None, false, Version::ZERO);
-            let (view, entered) = (slot.view.clone(), slot.entered);
             for id in old.into_iter().filter(|id| *id != me.id) {
-                self.word(id, number, Word::View { view: view.clone(), entered });
+                self.tell_view(id, number);
             }
             self.installed(number);
         }

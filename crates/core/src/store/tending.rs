@@ -387,9 +387,8 @@ impl Store {
         let Some(root) = root.filter(|_| slot.serves()) else { return };
         if slot.view.place(root.id).is_some() {
             // It sees to the slot, unless it has lost the disk it had as a member: then it says so.
-            let word = Word::View { view: slot.view.clone(), entered: slot.entered };
             self.peer(root);
-            self.word(root.id, number, word);
+            self.tell_view(root.id, number);
             self.unsettled.remove(&number);
             return;
         }

@@ -109,8 +109,8 @@ pub enum Standing {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Slot {
     pub(crate) view: View,
-    /// The state the epoch began with.
-    pub(crate) entered: Sum,
+    /// The state the epoch began with, if that is known.
+    pub(crate) entered: Option<Sum>,
     /// The greatest ballot promised for the successor of the epoch. If there is one, nothing is served.
     pub(crate) promised: Option<Ballot>,
     pub(crate) accepted: Option<(Ballot, Next)>,
@@ -186,7 +186,7 @@ pub(crate) struct Round {
 }
 
 impl Slot {
-    pub(crate) fn new(view: View, entered: Sum, standing: Standing, now: Time) -> Slot {
+    pub(crate) fn new(view: View, entered: Option<Sum>, standing: Standing, now: Time) -> Slot {
         Slot {
             view,
             entered,
@@ -275,7 +275,7 @@ pub(crate) struct Kept {
     #[n(0)]
     pub(crate) view: View,
     #[n(1)]
-    pub(crate) entered: Sum,
+    pub(crate) entered: Option<Sum>,
     #[n(2)]
     pub(crate) promised: Option<Ballot>,
     #[n(3)]

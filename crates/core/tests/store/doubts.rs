@@ -318,3 +318,34 @@ fn what_was_told_before_all_were_asked_does_not_end_a_doubt() {
     until(&mut cluster, |_, _| false, |cluster| !doubts(cluster, 1));
     assert_eq!(read(&mut cluster, 1, 2), Verdict::Holds(Some(Shared(new.bytes().clone()))));
 }
+
+/// Members that were told a wrong beginning would wait for records that nobody has.
+#[test]
+fn node_that_was_not_told_how_a_view_begins_does_not_tell_others() {
+    let mut cluster = Cluster::ready(5);
+    cluster.put(0, "key", "value");
+    cluster.run(Duration::from_secs(1));
+    let member = |cluster: &Cluster, node: usize| store(cluster, node).view(slot(cluster)).is_some();
+    let (inside, outside): (Vec<usize>, Vec<usize>) = (0..5).partition(|node| member(&cluster, *node));
+    let (first, outside, asker) = (inside[0], outside[0], inside[1]);
+    let mut next = view(&cluster, first).0;
+    let epoch = next.epoch;
+    next.epoch += 1;
+    let told = |cluster: &Cluster| {
+        let is_next = |item: &Item| matches!(&item.word, Word::View { view, .. } if view.epoch == epoch + 1);
+        let from = cluster.places[outside].contact;
+        cluster.wire.iter().any(|(_, _, sender, body)| match body {
+            Body::Store(packet) => match &packet.message {
+                Message::Slots(items) => *sender == from && items.iter().any(is_next),
+                _ => false,
+            },
+            _ => false,
+        })
+    };
+    word(&mut cluster, outside, first, Word::Learn { view: next.clone(), urgent: false });
+    word(&mut cluster, outside, asker, Word::Seek { epoch });
+    assert!(!told(&cluster));
+    word(&mut cluster, outside, first, Word::View { view: next, entered: Sum(7) });
+    word(&mut cluster, outside, asker, Word::Seek { epoch });
+    assert!(told(&cluster));
+}
