@@ -538,7 +538,7 @@ impl Store {
         self.eager.insert(number);
         self.keep(number);
         // Those who vouched for this node's disk may have known it less well than the members of the new view.
-        let vouched = self.slots.get(&number).is_none_or(|slot| self.is_vouched_for(slot));
+        let vouched = self.slots.get(&number).is_none_or(|slot| self.has_vouchers(slot));
         if mine && self.reopened && !vouched && self.proof == super::Proof::Given {
             self.proof = super::Proof::Wanted(None);
         }

@@ -160,6 +160,9 @@ pub struct Store {
     sweep: Time,
     /// When members that are down were last asked whether they are back.
     looked: Time,
+    /// Since when this node has asked others about its disk, and whether it has waited for all of them.
+    proving: Option<Time>,
+    waited: bool,
     /// When this store first looked for them.
     began: Option<Time>,
     tend: Time,
@@ -183,6 +186,8 @@ struct Peer {
     met: bool,
     /// Owes an answer for long.
     silent: bool,
+    /// What was last sent to it could not be handed to the network.
+    unreached: bool,
     /// Wants out.
     leaving: bool,
     /// Said it would be back until then.
@@ -340,6 +345,8 @@ impl Store {
             sweep: Time::ZERO,
             looked: Time::ZERO,
             began: None,
+            proving: None,
+            waited: false,
             tend: Time::ZERO,
             restless: true,
             eager: BTreeSet::new(),
@@ -464,6 +471,7 @@ impl Store {
             down: None,
             met: false,
             silent: false,
+            unreached: false,
             leaving: false,
             pausing: None,
             born: None,
@@ -500,7 +508,7 @@ impl Store {
     pub(crate) fn handle(&mut self, from: Contact, packet: Packet, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         self.unmet.remove(&from.id);
         let peer = self.peer(from);
-        (peer.silent, peer.down, peer.met) = (false, None, true);
+        (peer.silent, peer.down, peer.met, peer.unreached) = (false, None, true, false);
         let Packet { message, contacts } = packet;
         match message {
             Message::Ask { serial, ask, version, patience, turn, at, until } => {
@@ -548,7 +556,8 @@ impl Store {
 
     /// A message could not be handed to the network.
     pub(crate) fn unsent(&mut self, to: Contact, packet: Packet, ring: &dyn Routes, cx: &mut Ctx<'_>) {
-        self.peer(to).silent = true;
+        let peer = self.peer(to);
+        (peer.silent, peer.unreached) = (true, true);
         if let Message::Ask { serial, .. } = packet.message {
             self.ask_unsent(serial, to.id, ring, cx);
         }

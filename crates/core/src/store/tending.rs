@@ -31,6 +31,8 @@ const URGENT: Duration = Duration::from_millis(50);
 pub(super) const TOLD: Duration = Duration::from_secs(1);
 /// How long after its start a node counts members as dead that it has not met.
 const UNMET: Duration = Duration::from_secs(30);
+/// How long a node that comes back waits for all members that can be reached to say that its disk is the one they knew.
+const ALL_PROOFS: Duration = Duration::from_secs(3);
 /// How often members that are down are asked whether they are back.
 const LOOK: Duration = Duration::from_secs(2);
 /// Slots looked for at the same time, and nodes.
@@ -554,6 +556,7 @@ impl Store {
         if !self.may_serve(ring) {
             return;
         }
+        self.waited |= cx.now.since(*self.proving.get_or_insert(cx.now)) >= ALL_PROOFS;
         if self.slots.values().filter(|slot| slot.view.has(self.me)).all(|slot| self.is_vouched_for(slot)) {
             self.proof = Proof::Given;
             self.restless = true;
@@ -575,9 +578,21 @@ impl Store {
         self.moved.extend(self.slots.keys().copied());
     }
 
+    /// Says whether this node's disk is known to be the one that the members of a slot knew. What it took part in last may be
+    /// known only to the member that coordinated it, so all that can be reached are waited for, though not for long.
+    fn is_vouched_for(&self, slot: &Slot) -> bool {
+        let missing = |id: &NodeId| {
+            let peer = self.peers.get(id);
+            !peer.is_some_and(|peer| peer.vouched || peer.unreached) && !self.is_down(*id)
+        };
+        let mut others = slot.view.members.iter().map(|member| member.id).filter(|id| *id != self.me.id);
+        let waits = !self.waited && others.any(|id| missing(&id) && !self.retired.contains(&id));
+        !waits && self.has_vouchers(slot)
+    }
+
     /// Says whether enough members of a slot have vouched for this node's disk. One that lost its own disk remembers
     /// nothing of the time before, so it does not count; but it is asked, too: it may have met this disk since.
-    pub(super) fn is_vouched_for(&self, slot: &Slot) -> bool {
+    pub(super) fn has_vouchers(&self, slot: &Slot) -> bool {
         let said = |member: &Member| self.peers.get(&member.id).is_some_and(|peer| peer.vouched);
         let others = || slot.view.members.iter().filter(|member| **member != self.me);
         if others().any(|member| self.is_lost(member) && !self.retired.contains(&member.id) && !said(member))

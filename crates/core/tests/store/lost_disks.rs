@@ -289,6 +289,27 @@ fn old_copy_of_a_disk_is_known_after_everybody_was_down() {
     assert!(cluster.outdated.contains(&2), "its store is to be set aside");
 }
 
+/// Only the coordinator of the last writes knows how far that disk had come.
+#[test]
+fn old_copy_of_a_disk_is_not_trusted_on_the_word_of_a_replica_that_knew_it_less_well() {
+    let mut cluster = Cluster::ready(3);
+    put_all(&mut cluster, "v");
+    cluster.run(Duration::from_secs(2));
+    let old = cluster.places[1].safe.clone();
+    cluster.cut = vec![(0, 2), (1, 2)];
+    put_all(&mut cluster, "w");
+    cluster.vanish(1);
+    cluster.places[1].safe = old;
+    cluster.cut = vec![(0, 1)];
+    cluster.restart(1);
+    cluster.run(Duration::from_secs(1));
+    let store = cluster.places[1].node.as_ref().and_then(|node| node.store()).expect("it runs");
+    assert!(store.views().all(|(_, _, serves)| !serves), "acknowledged writes are undone");
+    cluster.cut.clear();
+    cluster.run(Duration::from_secs(2));
+    assert!(cluster.outdated.contains(&1), "its store is to be set aside");
+}
+
 /// The only other replica has lost its disk since the copy was made: it is not the one that the copy names, and it knows.
 #[test]
 fn old_copy_of_a_disk_is_known_to_a_replica_with_a_newer_disk() {
