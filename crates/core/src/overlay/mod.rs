@@ -11,10 +11,12 @@ pub mod echo;
 pub mod pastry;
 pub mod probe;
 pub mod proximity;
+pub mod timing;
 
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use self::timing::Timing;
 use crate::config::Config;
 use crate::contact::{Contact, Proximity};
 use crate::edge::{Ctx, RequestId, Timer};
@@ -97,6 +99,9 @@ pub trait Overlay {
 
     /// Returns how near a peer is, if that was measured.
     fn proximity(&self, peer: NodeId, cx: &Ctx<'_>) -> Option<Proximity>;
+
+    /// Returns what this node has learnt about round trips.
+    fn timing(&self) -> Timing;
 
     /// Starts a ring of one.
     fn create(&mut self, request: RequestId, cx: &mut Ctx<'_>);
@@ -365,6 +370,10 @@ impl Overlay for AnyOverlay {
 
     fn proximity(&self, peer: NodeId, cx: &Ctx<'_>) -> Option<Proximity> {
         each!(self, o => o.proximity(peer, cx))
+    }
+
+    fn timing(&self) -> Timing {
+        each!(self, o => o.timing())
     }
 
     fn create(&mut self, request: RequestId, cx: &mut Ctx<'_>) {

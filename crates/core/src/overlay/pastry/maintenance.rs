@@ -4,11 +4,12 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use super::candidates::PING_BYTES;
 use super::join::own_join;
 use super::leaf_set::Source;
 use super::{AskFor, JoinReply, Pastry, SEEDS_MAX, What};
-use crate::config::Safeguard;
-use crate::contact::Contact;
+use crate::config::{Metric, Safeguard};
+use crate::contact::{Contact, Proximity};
 use crate::edge::{Ctx, Failure, Note, Output, Refusal, Reply, RequestId, Timer};
 use crate::id::NodeId;
 use crate::message::{Body, HopAck, Nonce};
@@ -84,12 +85,32 @@ impl Pastry {
             }
         }
         self.complete_leaf_set(cx);
+        self.measure_leaves(cx);
         let suspects = self.prober.suspects();
         if !suspects.is_empty() {
             let id = suspects[cx.dice.below(suspects.len())];
             if let Some(suspect) = self.router.get(id) {
                 self.probe(suspect, Why::WATCH, cx);
             }
+        }
+    }
+
+    /// Pings leaves whose round trip is not known: the silence of one that was never measured takes five times as long to
+    /// notice.
+    fn measure_leaves(&mut self, cx: &mut Ctx<'_>) {
+        if cx.config.metric != Metric::RoundTrip {
+            return;
+        }
+        let unknown = |leaf: &&Contact| {
+            let known = self.known_proximity(leaf.id, cx.now, cx.config);
+            known.is_none_or(|known| known == Proximity::UNKNOWN)
+        };
+        let leaves: Vec<Contact> = self.router.leaf_set().members().iter().filter(unknown).copied().collect();
+        for leaf in leaves {
+            if !self.budget.take(PING_BYTES, cx) {
+                return;
+            }
+            self.probe(leaf, Why::VET, cx);
         }
     }
 
