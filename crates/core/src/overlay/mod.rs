@@ -229,6 +229,9 @@ pub trait Routes {
     /// Returns how a node is reached, if it is in the tables.
     fn contact(&self, id: NodeId) -> Option<Contact>;
 
+    /// Returns what this node has learnt about round trips.
+    fn timing(&self) -> Timing;
+
     /// Says how far whoever answers for a key is.
     fn toward(&self, key: Key) -> Toward;
 }
@@ -273,6 +276,10 @@ impl Routes for AnyOverlay {
 
     fn contact(&self, id: NodeId) -> Option<Contact> {
         each!(self, o => o.contact(id))
+    }
+
+    fn timing(&self) -> Timing {
+        Overlay::timing(self)
     }
 
     fn toward(&self, key: Key) -> Toward {

@@ -11,6 +11,9 @@ use crate::contact::Proximity;
 /// How long the first answers of all may take.
 pub const FIRST: Duration = Duration::from_secs(4);
 
+/// The longest round trip that waits grow with. What takes longer was stopped for a while, and is not that far.
+const LONGEST: Duration = Duration::from_millis(2500);
+
 /// What a node has learnt about round trips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Timing {
@@ -19,10 +22,10 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// Takes a measured round trip into account. Long ones are forgotten slowly.
+    /// Takes a measured round trip into account. Long ones are forgotten after some shorter ones.
     pub fn measured(&mut self, rtt: Duration) {
-        let rtt = u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX).max(1);
-        self.slowest = rtt.max(self.slowest - self.slowest / 32);
+        let rtt = u32::try_from(rtt.min(LONGEST).as_micros()).unwrap_or(u32::MAX).max(1);
+        self.slowest = rtt.max(self.slowest - self.slowest / 8);
     }
 
     /// Returns how long to wait for a peer that is so near, if that is known: three round trips, but within the bounds
@@ -51,6 +54,11 @@ impl Timing {
         }
     }
 
+    /// Returns how long to wait for an answer of any peer, and usually not longer than `usual`.
+    pub fn stretch(&self, usual: Duration) -> Duration {
+        usual.max(self.slow())
+    }
+
     /// Returns the longest round trip of late and half of it more.
     fn slow(&self) -> Duration {
         half_more(Duration::from_micros(self.slowest.into()))
@@ -58,6 +66,7 @@ impl Timing {
 }
 
 fn half_more(rtt: Duration) -> Duration {
+    let rtt = rtt.min(LONGEST);
     rtt + rtt / 2
 }
 

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use super::Chord;
 use super::ring::RingTimer;
-use crate::config::Metric;
+use crate::config::{Config, Metric};
 use crate::contact::{Contact, Proximity};
 use crate::edge::{Ctx, Event, Note, Refusal, Timer};
 use crate::id::NodeId;
@@ -39,6 +39,14 @@ impl Chord {
     fn patience(&self, peer: NodeId, cx: &Ctx<'_>) -> Duration {
         let (least, most) = (cx.config.probe_timeout_min, cx.config.probe_timeout_max);
         self.timing.wait(self.proximity(peer, cx), least, most, cx.config)
+    }
+
+    /// How long to wait for the answer to a question about the ring. A node that joins may have measured nothing yet.
+    pub(super) fn answer_wait(&self, config: &Config) -> Duration {
+        match self.is_member() {
+            true => self.timing.stretch(config.query_timeout),
+            false => self.timing.at_least(config.query_timeout, 1),
+        }
     }
 
     /// How long to wait for an answer of any peer.

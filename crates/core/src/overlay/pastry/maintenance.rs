@@ -4,7 +4,6 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::candidates::PING_BYTES;
 use super::join::own_join;
 use super::leaf_set::Source;
 use super::{AskFor, JoinReply, Pastry, SEEDS_MAX, What};
@@ -98,7 +97,9 @@ impl Pastry {
     /// Pings leaves whose round trip is not known: the silence of one that was never measured takes five times as long to
     /// notice.
     fn measure_leaves(&mut self, cx: &mut Ctx<'_>) {
-        if cx.config.metric != Metric::RoundTrip {
+        // What cannot be remembered would be measured again and again.
+        let remembers = cx.config.proximity_cache > cx.config.leaf_set.into();
+        if cx.config.metric != Metric::RoundTrip || !remembers {
             return;
         }
         let unknown = |leaf: &&Contact| {
@@ -106,12 +107,8 @@ impl Pastry {
             known.is_none_or(|known| known == Proximity::UNKNOWN)
         };
         let leaves: Vec<Contact> = self.router.leaf_set().members().iter().filter(unknown).copied().collect();
-        for leaf in leaves {
-            if !self.budget.take(PING_BYTES, cx) {
-                return;
-            }
-            self.probe(leaf, Why::VET, cx);
-        }
+        // Once for each, so it is not in the budget.
+        leaves.into_iter().for_each(|leaf| self.probe(leaf, Why::VET, cx));
     }
 
     /// Exchanges leaf sets with a random leaf. Its silence is noticed like that of any probe.
