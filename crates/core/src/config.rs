@@ -300,6 +300,12 @@ impl Settings {
         }
     }
 
+    /// Raises the time limits that a long lease needs: messages for a crashed node wait for its lease to end.
+    pub fn fit_lease(&mut self) {
+        self.transit_max = self.transit_max.max(self.lease.saturating_mul(2));
+        self.seen_for = self.seen_for.max(self.transit_max.saturating_mul(2));
+    }
+
     /// Checks every rule and yields a configuration a node can use.
     pub fn check(self) -> Result<Config, ConfigError> {
         let rules = [

@@ -196,6 +196,8 @@ pub enum Input {
         /// The ticket.
         ticket: u64,
     },
+    /// The number of copies in the configuration has changed.
+    Reconfigured,
     /// Whether the disk has room for more. Assumed until told otherwise.
     Room {
         /// Whether it has.

@@ -150,6 +150,11 @@ impl Node {
                     store.persisted(ticket, &self.overlay, cx);
                 }
             }
+            Input::Reconfigured => {
+                if let Some(store) = &mut self.store {
+                    store.reconfigured(&self.overlay, cx);
+                }
+            }
             Input::Room { enough } => {
                 if let Some(store) = &mut self.store {
                     store.set_room(enough, &self.overlay, cx);

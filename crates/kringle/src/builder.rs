@@ -47,12 +47,14 @@ impl Builder {
         self.map(|inner| inner.app(purpose, Arc::new(app)))
     }
 
-    /// Replaces the settings of the protocol.
+    /// Replaces the settings of the protocol. Those that all nodes of a cluster share are used to found one; a node that
+    /// joins takes the cluster's values, and is refused if one given here is another one. What is the default counts as
+    /// not given; see [`require`](Builder::require).
     pub fn settings(self, settings: Settings) -> Builder {
         self.map(|inner| inner.settings(settings))
     }
 
-    /// Changes the settings of the protocol.
+    /// Changes the settings of the protocol. What is changed counts as given, as in [`settings`](Builder::settings).
     pub fn tune(self, tune: impl FnOnce(&mut Settings)) -> Builder {
         self.map(|inner| inner.tune(tune))
     }
@@ -61,6 +63,12 @@ impl Builder {
     /// another overlay is not let in.
     pub fn overlay(self, overlay: OverlayKind) -> Builder {
         self.map(|inner| inner.overlay(overlay))
+    }
+
+    /// Refuses to join a cluster in which one of these settings is another one than here, also if it is the default here.
+    /// Names are those of `kringle start`.
+    pub fn require<'a>(self, names: impl IntoIterator<Item = &'a str>) -> Builder {
+        self.map(|inner| inner.require(names))
     }
 
     /// Names the node, for people.

@@ -72,8 +72,10 @@ enum Command {
     /// Run a node
     #[command(after_help = help::START)]
     Start(start::StartArgs),
-    /// Tell a running node whom to join
+    /// Tell a running node whom to join, and wait for the outcome
     Join(ask::admin::JoinArgs),
+    /// Show or change how many copies of a record the cluster keeps
+    Copies(ask::admin::CopiesArgs),
     /// Say goodbye to the ring, and end the node; or retire a dead one
     Leave(ask::admin::LeaveArgs),
     /// Rebuild what has lost its quorum from what survives
@@ -164,6 +166,7 @@ fn answer(cli: Cli, json: Option<Json>) -> Result<ExitCode, Failure> {
         Command::Demo(args) => demo::run(&args, cli.json).map(|ending| (String::new(), ending)),
         Command::Start(args) => return start::start(&args).map(ExitCode::from),
         Command::Join(args) => ask::admin::join(asked, &args, json).map(done),
+        Command::Copies(args) => ask::admin::copies(asked, &args, json).map(done),
         Command::Leave(args) => ask::admin::leave(asked, &args, json).map(done),
         Command::Recover(args) => ask::admin::recover(asked, &args, json).map(done),
         Command::Stop(args) => ask::admin::stop(asked, &args, json).map(done),

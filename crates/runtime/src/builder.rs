@@ -15,6 +15,7 @@ use crate::engine::{Free, MIN_FREE, SCRUB_EVERY, SCRUB_RATE, StoreKind, free_spa
 use crate::handle::Handle;
 use crate::identity::credentials::Credentials;
 use crate::launch::launch;
+use crate::protocol::{Protocol, named, set_of};
 use crate::seeds::Seed;
 use crate::transport::mem::Hub;
 
@@ -50,6 +51,14 @@ pub enum StartError {
         /// Whether another process is using it.
         in_use: bool,
     },
+    /// The data directory belongs to a cluster with another value of a setting that all its nodes share (KR0421).
+    #[error("{what}")]
+    WrongCluster {
+        /// The setting and both values.
+        what: String,
+        /// What to do about it.
+        remedy: String,
+    },
     /// The system refused something every node needs.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
@@ -60,7 +69,9 @@ impl StartError {
     pub fn remedy(&self) -> String {
         match self {
             StartError::Config(_) => "Change the setting; nothing was started.".into(),
-            StartError::Input { remedy, .. } | StartError::Home { remedy, .. } => remedy.clone(),
+            StartError::Input { remedy, .. }
+            | StartError::WrongCluster { remedy, .. }
+            | StartError::Home { remedy, .. } => remedy.clone(),
             StartError::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
                 "Another program has this port. Choose another with --listen HOST:PORT; port 0 takes a free one.".into()
             }
@@ -74,6 +85,8 @@ impl StartError {
 pub struct Builder {
     pub(crate) cluster: String,
     pub(crate) settings: Settings,
+    /// Settings that were given although they may be the default: a set of [`crate::protocol`].
+    pub(crate) required: u64,
     pub(crate) name: Option<String>,
     pub(crate) region: Option<String>,
     pub(crate) region_factor: u32,
@@ -102,6 +115,7 @@ impl Builder {
         Builder {
             cluster: cluster.into(),
             settings: Settings::default(),
+            required: 0,
             name: None,
             region: None,
             region_factor: 5,
@@ -125,22 +139,39 @@ impl Builder {
         }
     }
 
-    /// Replaces the settings of the protocol.
+    /// Replaces the settings of the protocol. Those that all nodes of a cluster share ([`crate::protocol`]) are used to
+    /// found one; a node that joins takes the cluster's values, and is refused if one given here is another one. What is
+    /// the default counts as not given; see [`Builder::require`].
     pub fn settings(mut self, settings: Settings) -> Builder {
         self.settings = settings;
         self
     }
 
-    /// Changes the settings of the protocol.
+    /// Changes the settings of the protocol. What is changed counts as given, as in [`Builder::settings`].
     pub fn tune(mut self, tune: impl FnOnce(&mut Settings)) -> Builder {
+        let before = Protocol::of(&self.settings);
         tune(&mut self.settings);
+        self.required |= set_of(&before.differences(&Protocol::of(&self.settings)));
+        self
+    }
+
+    /// Refuses to join a cluster in which one of these settings is another one than here, also if it is the default here.
+    /// Names are those of `kringle start`; settings that nodes do not share are ignored.
+    pub fn require<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Builder {
+        self.required = names.into_iter().fold(self.required, |set, name| set | named(name));
         self
     }
 
     /// Chooses how the ring is organised. Fixed when a cluster is founded: the same for all its nodes, for ever.
     pub fn overlay(mut self, overlay: OverlayKind) -> Builder {
         self.settings.overlay = overlay;
-        self
+        self.require(["overlay"])
+    }
+
+    /// Returns which of the settings that a cluster shares were given.
+    pub(crate) fn said(&self) -> u64 {
+        let usual = Protocol::of(&Settings::default());
+        self.required | set_of(&usual.differences(&Protocol::of(&self.settings)))
     }
 
     /// Names the node, for people.

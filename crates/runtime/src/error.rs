@@ -3,6 +3,8 @@
 use kringle_core::edge::Failure;
 use kringle_core::store::op::{Happened, Trouble};
 
+use crate::handle::Ending;
+
 /// Why a request ended without what was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
@@ -18,6 +20,10 @@ pub enum RequestError {
     /// None of the seeds names anybody but this node. Nothing was sent.
     #[error("nobody to join: every seed is this node itself")]
     NoSeeds,
+    /// The cluster of the ring has another name or secret than this node's, or another value of a setting that all nodes
+    /// share. Nothing changed.
+    #[error("{0}")]
+    WrongCluster(String),
     /// The ring refused the join for good.
     #[error("the ring refused: {0}")]
     Refused(String),
@@ -66,6 +72,21 @@ pub enum RequestError {
     /// The node does not run any more. A routed message may have been delivered.
     #[error("this node has stopped")]
     Gone,
+}
+
+impl From<Ending> for RequestError {
+    /// Returns why a node that has ended does not do what it was asked.
+    fn from(ending: Ending) -> RequestError {
+        match ending {
+            Ending::WrongCluster { what } => RequestError::WrongCluster(what),
+            Ending::Refused { what } => RequestError::Refused(what),
+            Ending::FoundedApart { what } => RequestError::FoundedApart(what),
+            Ending::Retired => RequestError::Refused("this id was retired".into()),
+            Ending::Stopped | Ending::Left | Ending::Twin { .. } | Ending::Failed { .. } => {
+                RequestError::Gone
+            }
+        }
+    }
 }
 
 impl RequestError {

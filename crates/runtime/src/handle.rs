@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kringle_core::config::OverlayKind;
+use kringle_core::config::{ConfigError, OverlayKind};
 use kringle_core::edge::{Command, Failure, Reply};
 use kringle_core::id::{Base, Key, NodeId};
 use kringle_core::message::{App, Rule};
@@ -44,8 +44,6 @@ pub struct Info {
     pub bound: Vec<SocketAddr>,
     /// Where it tells peers to reach it.
     pub advertised: Vec<SocketAddr>,
-    /// Digits are base 2^b.
-    pub base: Base,
     /// Bytes a message may have.
     pub payload_max: u32,
     /// Whether it was started without anybody to join.
@@ -64,7 +62,12 @@ pub enum Ending {
         /// What is known about the other one.
         what: String,
     },
-    /// Everybody it was to join turned it away, for a reason that will not go away by itself.
+    /// The cluster it was to join has another name or secret, or another value of a setting that all nodes share.
+    WrongCluster {
+        /// What differs, and both values.
+        what: String,
+    },
+    /// Every node it was to join turned it away, for a reason that will not go away by itself.
     Refused {
         /// The reason.
         what: String,
@@ -114,6 +117,10 @@ pub(crate) enum Call {
         start: bool,
         rate: Option<u64>,
         reply: oneshot::Sender<Result<Option<Scrub>, String>>,
+    },
+    Copies {
+        count: u8,
+        reply: oneshot::Sender<Result<Result<(), ConfigError>, RequestError>>,
     },
     Leave {
         reply: oneshot::Sender<Result<Reply, Failure>>,
@@ -180,13 +187,25 @@ impl Handle {
         ending.unwrap_or(Ending::Failed { what: "its thread is gone".into() })
     }
 
-    /// Waits until the node is part of a ring and may deliver.
+    /// Waits until the node is part of a ring and may deliver. If the ring refuses the node for good, the node ends and
+    /// this says why.
     pub async fn ready(&self) -> Result<(), RequestError> {
-        let (mut ready, mut ended) = (self.shared.ready.clone(), self.shared.ended.clone());
+        let mut ready = self.shared.ready.clone();
         tokio::select! {
-            ready = ready.wait_for(|ready| *ready) => ready.map(drop).map_err(|_| RequestError::Gone),
-            _ = ended.wait_for(Option::is_some) => Err(RequestError::Gone),
+            Ok(_) = ready.wait_for(|ready| *ready) => Ok(()),
+            ending = self.ended() => Err(ending.into()),
         }
+    }
+
+    /// Returns how many copies of a record the cluster keeps.
+    pub async fn copies(&self) -> Result<u8, RequestError> {
+        self.look(|view| view.config.replicas).await
+    }
+
+    /// Changes how many copies of a record the cluster keeps. All nodes learn of it, and copies are made or dropped. Fails
+    /// inside if the leaf set or the successor list of the cluster is too short for so many.
+    pub async fn set_copies(&self, count: u8) -> Result<Result<(), ConfigError>, RequestError> {
+        self.ask(|reply| Call::Copies { count, reply }).await?
     }
 
     /// Says whether the node is part of a ring.
@@ -223,11 +242,10 @@ impl Handle {
         let reply = self.command(command).await?;
         let Reply::Found { root, hops, path, is_final } = reply else { return Err(RequestError::Ended) };
         let micros = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let endpoints = match trace {
-            true => self.look(move |view| view.endpoints(root.addr)).await?,
-            false => Vec::new(),
+        let (endpoints, base) = match trace {
+            true => self.look(move |view| (view.endpoints(root.addr), view.config.base)).await?,
+            false => (Vec::new(), Base::HEX),
         };
-        let base = self.shared.info.base;
         let path = path.iter().map(|hop| hop_report(key, hop, base)).collect();
         Ok(Found { key: key.to_string(), root: root.id.to_string(), endpoints, hops, is_final, micros, path })
     }

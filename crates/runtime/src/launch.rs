@@ -4,7 +4,7 @@ use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
-use kringle_core::config::{ClusterId, Config, Metric, OverlayKind};
+use kringle_core::config::{ClusterId, Config, Metric, Settings};
 use kringle_core::dice::SeededDice;
 use kringle_core::node::Node;
 use kringle_core::store::Store;
@@ -27,7 +27,7 @@ use crate::identity::Identity;
 use crate::identity::book::Tokens;
 use crate::identity::cluster::{Certificate, Cluster, Secret};
 use crate::identity::token::Token;
-use crate::overlays;
+use crate::protocol::{self, Protocol};
 use crate::transport::mem::Doorway;
 use crate::transport::tls::Tls;
 
@@ -41,6 +41,9 @@ struct Standing {
     certificate: Option<Certificate>,
     token: Option<Token>,
     had_peers: bool,
+    /// With the values that `cluster.json` has of those that the cluster shares.
+    settings: Settings,
+    copies_version: u64,
     lineage: Option<u64>,
     discarded: bool,
 }
@@ -58,14 +61,14 @@ pub(crate) async fn launch(
         (None, None) => Identity::generate()?,
     };
     let mut standing = standing(&builder, home.as_ref(), &identity)?;
-    let mut settings = builder.settings.clone();
+    let (said, mut settings) = (builder.said(), standing.settings.clone());
     settings.cluster = standing.cluster_id;
     if builder.region.is_some() {
         settings.metric = Metric::Application;
     }
     let config = settings.check()?;
     if let Some(home) = home.as_ref().filter(|_| builder.discard) {
-        discard_store(home, &mut standing, config.overlay)?;
+        discard_store(home, &mut standing)?;
     }
     let (mut engine, room) = open_store(&builder, home.as_ref(), &identity, &config)?;
 
@@ -115,7 +118,6 @@ pub(crate) async fn launch(
         cluster: builder.cluster.clone(),
         bound,
         advertised: advertised.clone(),
-        base: config.base,
         payload_max: config.payload,
         founded: builder.seeds.is_empty() && !standing.had_peers,
     };
@@ -150,6 +152,8 @@ pub(crate) async fn launch(
             tokens,
             credentials: builder.credentials,
             region_factor: builder.region_factor,
+            said,
+            copies_version: standing.copies_version,
             lineage: standing.lineage,
             first_life,
         },
@@ -204,7 +208,7 @@ pub(crate) fn give_store(node: Node, engine: &mut Engine, config: &Config) -> Re
 
 /// Sets an older store aside, unless the start before this one has done so: whoever leaves the flag in a script must not
 /// lose the copies of every start.
-fn discard_store(home: &Home, standing: &mut Standing, overlay: OverlayKind) -> Result<(), StartError> {
+fn discard_store(home: &Home, standing: &mut Standing) -> Result<(), StartError> {
     if standing.discarded {
         tracing::warn!("the old store was set aside by an earlier start; leave --discard out from now on");
         return Ok(());
@@ -217,9 +221,7 @@ fn discard_store(home: &Home, standing: &mut Standing, overlay: OverlayKind) -> 
     home.set_peers(&[]).map_err(home_error)?;
     (standing.lineage, standing.discarded) = (None, true);
     let Some(cluster) = standing.cluster.clone() else { return Ok(()) };
-    let Standing { certificate, had_peers, .. } = *standing;
-    let membership = Membership { cluster, certificate, had_peers, overlay, lineage: None, discarded: true };
-    home.set_cluster(&membership).map_err(home_error)
+    home.set_cluster(&standing.membership(cluster)).map_err(home_error)
 }
 
 /// Opens what the node will store in.
@@ -310,23 +312,36 @@ fn standing(builder: &Builder, home: Option<&Home>, identity: &Identity) -> Resu
         input(error.to_string(), "Use 1 to 64 of a-z, 0-9, '-', '_' and '.' for the name of a cluster.")
     })?;
     let kept = home.map(Home::cluster).transpose().map_err(home_error)?.flatten();
-    let chosen = builder.settings.overlay;
-    if let Some(Membership { cluster, certificate, had_peers, overlay, lineage, discarded }) = kept {
+    let mut settings = builder.settings.clone();
+    if let Some(kept) = kept {
+        let Membership { cluster, certificate, had_peers, protocol, copies_version, lineage, discarded } =
+            kept;
         if cluster.name() != name {
             return Err(input(
                 format!("this data directory belongs to cluster {}, not to {name}", cluster.name()),
                 "Start with that name, or with another directory.",
             ));
         }
-        // Whoever was turned away by a ring before it was part of one may try again as one of its kind.
-        let may_change = !had_peers && !builder.seeds.is_empty();
-        if overlay != chosen && !may_change {
-            let (kept, asked) = (overlays::name(overlay), overlays::name(chosen));
-            return Err(input(
-                format!("this data directory belongs to a cluster with the overlay {kept}, not {asked}"),
-                &format!("Start with --overlay {kept}, or with another directory; nothing was changed."),
-            ));
+        // A node that a ring turned away before it was part of one may try again with other settings.
+        let may_change = !builder.seeds.is_empty() && (builder.discard || !had_peers && lineage.is_none());
+        let (said, chosen) = (builder.said(), Protocol::of(&settings));
+        let differ =
+            chosen.differences(&protocol).into_iter().find(|number| said & protocol::bit(*number) != 0);
+        if let Some(number) = differ.filter(|_| !may_change) {
+            let show = |of: &Protocol| protocol::show(number, of.value(number));
+            return Err(StartError::WrongCluster {
+                what: format!(
+                    "this data directory belongs to a cluster with {} {}, not {} (KR0421)",
+                    protocol::name(number),
+                    show(&protocol),
+                    show(&chosen)
+                ),
+                remedy: format!("{} Nothing was changed.", protocol::remedy(number)),
+            });
         }
+        protocol.apply(protocol::ALL & !said, &mut settings).map_err(|what| {
+            input(format!("cluster.json: {what}"), "Start the version of Kringle that wrote the directory.")
+        })?;
         let certificate = certificate.or_else(|| cluster.certify(&identity.public()));
         let good = certificate.as_ref().is_some_and(|shown| cluster.check(shown, &identity.public()).is_ok());
         if !cluster.is_open() && !good {
@@ -345,22 +360,34 @@ fn standing(builder: &Builder, home: Option<&Home>, identity: &Identity) -> Resu
         // The next start that is told to discard the store does so again.
         let forget = discarded && !builder.discard;
         let discarded = discarded && builder.discard;
-        if let Some(home) = home.filter(|_| overlay != chosen || forget) {
-            let cluster = cluster.clone();
-            let membership =
-                Membership { cluster, certificate, had_peers, overlay: chosen, lineage, discarded };
-            home.set_cluster(&membership).map_err(home_error)?;
+        let changed = protocol != Protocol::of(&settings) || forget;
+        let standing = Standing {
+            cluster: Some(cluster.clone()),
+            cluster_id: cluster.id(),
+            certificate,
+            token: None,
+            had_peers,
+            settings,
+            copies_version,
+            lineage,
+            discarded,
+        };
+        if let Some(home) = home.filter(|_| changed) {
+            home.set_cluster(&standing.membership(cluster)).map_err(home_error)?;
         }
-        let cluster_id = cluster.id();
-        let (cluster, token) = (Some(cluster), None);
-        return Ok(Standing { cluster, cluster_id, certificate, token, had_peers, lineage, discarded });
+        return Ok(standing);
     }
     let public = builder.memory.is_none() && builder.listen.iter().any(|address| !address.ip().is_loopback());
-    let fresh = |cluster: Cluster, token| {
-        let certificate = cluster.certify(&identity.public()).filter(|_| !cluster.is_open());
-        let cluster_id = cluster.id();
-        let (cluster, had_peers) = (Some(cluster), false);
-        Standing { cluster, cluster_id, certificate, token, had_peers, lineage: None, discarded: false }
+    let fresh = |cluster_id| Standing {
+        cluster: None,
+        cluster_id,
+        certificate: None,
+        token: None,
+        had_peers: false,
+        settings,
+        copies_version: 0,
+        lineage: None,
+        discarded: false,
     };
     let named = |error: crate::identity::cluster::NameError| input(error.to_string(), "Choose another name.");
     if let Some(text) = &builder.token {
@@ -373,16 +400,8 @@ fn standing(builder: &Builder, home: Option<&Home>, identity: &Identity) -> Resu
                 "Make a new one on a member: kringle token new",
             ));
         }
-        let cluster_id = token.cluster();
-        return Ok(Standing {
-            cluster: None,
-            cluster_id,
-            certificate: None,
-            token: Some(token),
-            had_peers: false,
-            lineage: None,
-            discarded: false,
-        });
+        let standing = fresh(token.cluster());
+        return Ok(Standing { token: Some(token), ..standing });
     }
     let secret = match &builder.secret {
         Some(text) => Some(Secret::from_text(text)),
@@ -399,19 +418,30 @@ fn standing(builder: &Builder, home: Option<&Home>, identity: &Identity) -> Resu
         Some(secret) => Cluster::with_secret(name, secret).map_err(named)?,
         None => Cluster::open(name).map_err(named)?,
     };
+    let certificate = cluster.certify(&identity.public()).filter(|_| !cluster.is_open());
+    let standing = Standing { cluster: Some(cluster.clone()), certificate, ..fresh(cluster.id()) };
     if let Some(home) = home {
         if let Some(secret) = &secret {
             home.set_secret(&cluster, secret).map_err(home_error)?;
         }
-        let standing = fresh(cluster.clone(), None);
-        let certificate = standing.certificate;
-        let (had_peers, overlay) = (false, chosen);
-        let membership =
-            Membership { cluster, certificate, had_peers, overlay, lineage: None, discarded: false };
-        home.set_cluster(&membership).map_err(home_error)?;
-        return Ok(standing);
+        home.set_cluster(&standing.membership(cluster)).map_err(home_error)?;
     }
-    Ok(fresh(cluster, None))
+    Ok(standing)
+}
+
+impl Standing {
+    /// Returns what is written down of it.
+    fn membership(&self, cluster: Cluster) -> Membership {
+        Membership {
+            cluster,
+            certificate: self.certificate,
+            had_peers: self.had_peers,
+            protocol: Protocol::of(&self.settings),
+            copies_version: self.copies_version,
+            lineage: self.lineage,
+            discarded: self.discarded,
+        }
+    }
 }
 
 fn listen(wanted: &[SocketAddr]) -> Result<Vec<TcpListener>, StartError> {

@@ -21,6 +21,7 @@ mod launch;
 mod metrics;
 mod monitor;
 pub mod overlays;
+pub mod protocol;
 pub mod readiness;
 pub mod report;
 pub mod seeds;

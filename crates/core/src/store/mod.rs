@@ -599,6 +599,12 @@ impl Store {
         self.finish(ring, cx);
     }
 
+    /// There are to be more or fewer copies: every view is looked at again.
+    pub(crate) fn reconfigured(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        self.restless = true;
+        self.finish(ring, cx);
+    }
+
     /// The disk has room, or not. Others are told, so that they do not count on this node for new copies.
     pub(crate) fn set_room(&mut self, enough: bool, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         if core::mem::replace(&mut self.room, enough) != enough {

@@ -1,5 +1,6 @@
 //! Running a node: joining, ending, tokens, settings, health.
 
+use std::pin::pin;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Extension;
@@ -9,8 +10,8 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::IntoResponse;
 use kringle_runtime::readiness::Lack;
-use kringle_runtime::report::TokenReport;
-use kringle_runtime::{Handle, RequestError, Seed};
+use kringle_runtime::report::{TokenReport, What};
+use kringle_runtime::{Handle, Seed};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::time::{sleep, timeout};
@@ -22,8 +23,6 @@ use crate::errors::{Kind, Problem};
 
 /// How many seeds one request may name.
 const SEEDS_MAX: usize = 64;
-/// How long a join is watched for a refusal: time for a handshake with a seed far away.
-const JOIN_GLANCE: Duration = Duration::from_secs(2);
 /// What an answer gets to leave before its node ends.
 const PARTING: Duration = Duration::from_millis(100);
 /// How long nodes have to report what they hold.
@@ -39,13 +38,20 @@ struct Join {
     seeds: Vec<String>,
 }
 
-/// Tells the node to join a ring. It goes on trying after the answer.
+/// Tells the node to join a ring, and waits for the outcome. If there is none in time, the node goes on trying.
 pub(super) async fn join(
     State(shared): State<Shared>,
     Extension(node): Extension<Handle>,
+    Params(Within { deadline: wish }): Params<Within>,
     headers: HeaderMap,
     from: Body,
 ) -> Answer {
+    #[derive(Serialize)]
+    struct Joined {
+        node: String,
+        cluster: String,
+    }
+    let deadline = deadline(wish)?;
     let Join { seeds } = json(&headers, from, &shared.options).await?;
     if seeds.is_empty() || seeds.len() > SEEDS_MAX {
         return Err(Problem::bad(format!("seeds must name 1 to {SEEDS_MAX} nodes")));
@@ -54,11 +60,59 @@ pub(super) async fn join(
         .iter()
         .map(|seed| seed.parse().map_err(|_| Problem::bad(format!("{:?} is not HOST:PORT", cut(seed)))))
         .collect();
-    match timeout(JOIN_GLANCE, node.join(seeds?)).await {
-        // A search is under way already, and tries these too.
-        Ok(Ok(()) | Err(RequestError::AlreadyJoined)) | Err(_) => accepted("join"),
-        Ok(Err(error)) => Err(Problem::from(error)),
+    let mut events = node.events();
+    let mut reason = String::from("no seed has answered yet");
+    let outcome = timeout(deadline, async {
+        let mut joining = pin!(node.join(seeds?));
+        loop {
+            tokio::select! {
+                joined = &mut joining => return joined.map_err(Problem::from),
+                Some(event) = events.next() => if let What::Refused { reason: told, .. } = &event.what {
+                    reason.clone_from(told);
+                },
+            }
+        }
+    });
+    match outcome.await {
+        Ok(joined) => joined?,
+        Err(_) => {
+            let detail = format!("the node has not joined yet, and goes on trying: {reason}");
+            return Err(Problem::new(Kind::Timeout, detail).with("outcome", "unknown"));
+        }
     }
+    let (id, cluster) = (node.id().to_string(), node.info().cluster.clone());
+    document("kringle.joined/1", Joined { node: id, cluster })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Copies {
+    copies: u8,
+}
+
+/// Tells how many copies of a record the cluster keeps.
+pub(super) async fn copies(Extension(node): Extension<Handle>) -> Answer {
+    #[derive(Serialize)]
+    struct Kept {
+        copies: u8,
+    }
+    document("kringle.copies/1", Kept { copies: ask(DEADLINE, node.copies()).await? })
+}
+
+/// Changes how many copies of a record the cluster keeps.
+pub(super) async fn set_copies(
+    State(shared): State<Shared>,
+    Extension(node): Extension<Handle>,
+    headers: HeaderMap,
+    from: Body,
+) -> Answer {
+    let Copies { copies: count } = json(&headers, from, &shared.options).await?;
+    if count == 0 {
+        return Err(Problem::bad("copies must be 1 to 15"));
+    }
+    let changed = ask(DEADLINE, node.set_copies(count)).await?;
+    changed.map_err(|rule| Problem::bad(format!("{count} copies are too many for this cluster: {rule}")))?;
+    copies(Extension(node)).await
 }
 
 /// Tells the node to say goodbye and end.

@@ -100,6 +100,7 @@ fn router() -> Router<Shared> {
         .route("/v1/route/{key}", post(messages::route))
         .merge(store())
         .route("/v1/cluster/join", post(admin::join))
+        .route("/v1/cluster/copies", get(admin::copies).post(admin::set_copies))
         .route("/v1/cluster/retire", post(admin::retire))
         .route("/v1/cluster/recover", post(admin::recover))
         .route("/v1/node/leave", post(admin::leave))
@@ -173,7 +174,8 @@ POST   /v1/batch                many of these, a line each   ?timeout=2s
 GET    /v1/keys                 list keys                    ?match=user:* ?limit=100 ?cursor= ?timeout=
 GET    /v1/place/{key}          where its copies are
 GET    /v1/events               what happens, as server-sent events  ?limit=
-POST   /v1/cluster/join         {\"seeds\":[\"host:port\"]}
+POST   /v1/cluster/join         {\"seeds\":[\"host:port\"]}; answers when the node has joined or was refused  ?deadline=2s
+GET    /v1/cluster/copies       how many copies of a record the cluster keeps; POST {\"copies\":3} changes that
 POST   /v1/cluster/retire       {\"id\":\"...\"}: a node that will not come back
 POST   /v1/cluster/recover      {\"confirm\":false}: rebuild slots that have no quorum; without confirm only say what would be done
 POST   /v1/node/leave           say goodbye and end

@@ -145,8 +145,8 @@ async fn a_node_that_finds_nobody_is_not_ready_until_it_is_told_of_somebody() {
     assert_eq!(reply.problem("KR0520")["node_status"], "out");
     get(ring.address(), "/v1/lookup/k").await.problem("KR0520");
     let seeds = json!({"seeds": [seed(&ring.nodes[1]).to_string()]});
-    let reply = post(ring.address(), "/v1/cluster/join", seeds.to_string()).await;
-    assert_eq!((reply.status, &reply.document("kringle.accepted/1")["doing"]), (202, &json!("join")));
+    let reply = post(ring.address(), "/v1/cluster/join?deadline=20s", seeds.to_string()).await;
+    assert_eq!((reply.status, &reply.document("kringle.joined/1")["cluster"]), (200, &json!("t")));
     ring.ready(0).await;
     // Part of the ring is not yet ready: it gets the slots it is to hold first.
     let ready = async {

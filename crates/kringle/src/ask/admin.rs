@@ -25,6 +25,15 @@ pub(crate) struct JoinArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct CopiesArgs {
+    /// The new number, 1 to 15; without it, show the number
+    #[arg(value_name = "N", value_parser = clap::value_parser!(u8).range(1..=15))]
+    count: Option<u8>,
+    #[command(flatten)]
+    manners: Manners,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct LeaveArgs {
     /// With --dead: the node to retire, 32 hex digits or the start of them
     #[arg(value_name = "ID", requires = "dead")]
@@ -89,13 +98,27 @@ enum TokenCommand {
     },
 }
 
-/// Tells a node whom to join.
+/// Tells a node whom to join, and waits until it has joined or was refused.
 pub(crate) fn join(asked: &Asked, args: &JoinArgs, json: Option<Json>) -> Result<String, Failure> {
     let client = Client::new(asked, args.manners)?;
     let seeds: Vec<String> = args.seeds.iter().map(ToString::to_string).collect();
-    let document = client.post_json("cluster/join", &json!({ "seeds": seeds }))?;
-    let note = format!("joining through {}; 'kringle status' shows how far it is", seeds.join(", "));
-    Ok(told(args.manners, json, &document, &note))
+    let path = format!("cluster/join?deadline={}", client.deadline());
+    let document = client.post_json(&path, &json!({ "seeds": seeds }))?;
+    Ok(told(args.manners, json, &document, &format!("joined through {}", seeds.join(", "))))
+}
+
+/// Shows or changes how many copies of a record the cluster keeps.
+pub(crate) fn copies(asked: &Asked, args: &CopiesArgs, json: Option<Json>) -> Result<String, Failure> {
+    let client = Client::new(asked, args.manners)?;
+    let document = match args.count {
+        Some(count) => client.post_json("cluster/copies", &json!({ "copies": count }))?,
+        None => client.get("cluster/copies")?,
+    };
+    let count: u8 = client.read(&document, "/copies")?;
+    if args.count.is_some() {
+        args.manners.note("all nodes learn of it; 'kringle status' shows what is still being copied");
+    }
+    Ok(json.map_or_else(|| format!("{count}\n"), |json| json.write(&document, "")))
 }
 
 /// Says goodbye and ends the node, after showing what that means.

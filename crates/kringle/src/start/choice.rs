@@ -172,6 +172,12 @@ impl Choice {
         self.chosen.get(name).map_or(Origin::Default, |chosen| chosen.origin.clone())
     }
 
+    /// Returns the names of the settings that the command line, the environment or the file gives.
+    pub(super) fn given(&self) -> impl Iterator<Item = &'static str> {
+        let given = |origin: &Origin| !matches!(origin, Origin::Default | Origin::Preset(_));
+        self.chosen.iter().filter(move |(_, chosen)| given(&chosen.origin)).map(|(name, _)| *name)
+    }
+
     /// Says that a setting can not be what it is.
     pub(super) fn wrong(&self, name: &str, what: &str, remedy: &str) -> Failure {
         let place = match self.origin(name) {

@@ -63,6 +63,8 @@ pub(super) fn plan(choice: &Choice, manners: Manners) -> Result<Plan, Failure> {
     let seeds = read_seeds(choice)?;
     let settings = settings(choice)?;
     let mut builder = Builder::new(choice.one("cluster").unwrap_or_default()).settings(settings);
+    // A node that joins takes the cluster's values of all other settings.
+    builder = builder.require(choice.given());
     builder = listen.iter().fold(builder, |builder, address| builder.listen(*address));
     builder = advertised(choice, &listen)?.into_iter().fold(builder, Builder::advertise);
     builder = builder.join(seeds.iter().cloned());
@@ -280,9 +282,7 @@ fn settings(choice: &Choice) -> Result<Settings, Failure> {
             ));
         }
     };
-    // Messages for a crashed node wait for its lease to end; a longer lease needs longer patience.
-    settings.transit_max = settings.transit_max.max(settings.lease.saturating_mul(2));
-    settings.seen_for = settings.seen_for.max(settings.transit_max.saturating_mul(2));
+    settings.fit_lease();
     match settings.clone().check() {
         Ok(_) => Ok(settings),
         Err(error) => Err(Failure::usage(error.to_string(), format!("Change {}.", error.setting))),

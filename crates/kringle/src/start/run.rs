@@ -179,6 +179,10 @@ fn judge(over: Ending) -> Result<u8, Failure> {
             what,
             "Only one process may be this node. Stop one of them, or start with a data directory of its own.",
         )),
+        Ending::WrongCluster { what } => {
+            let row = Kind::Misdirected.row();
+            Err(Failure::coded(row.exit, format!("refused by the cluster: {what}"), row.remedy))
+        }
         Ending::Refused { what } => Err(Failure::coded(
             4,
             format!("refused by the cluster: {what}"),
@@ -209,6 +213,7 @@ mod tests {
         assert!(matches!(judge(Ending::Left), Ok(0)));
         assert_eq!(judge(Ending::Twin { what: "twin".into() }).unwrap_err().code(), 7);
         assert_eq!(judge(Ending::Refused { what: "no".into() }).unwrap_err().code(), 4);
+        assert_eq!(judge(Ending::WrongCluster { what: "base".into() }).unwrap_err().code(), 4);
         assert_eq!(judge(Ending::FoundedApart { what: "two".into() }).unwrap_err().code(), 4);
         assert_eq!(judge(Ending::Retired).unwrap_err().code(), 7);
         assert_eq!(judge(Ending::Failed { what: "disk".into() }).unwrap_err().code(), 1);

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 
+use kringle_front::errors::Kind;
 use kringle_runtime::descriptors::Shares;
 use kringle_runtime::handle::Info;
 use kringle_runtime::report::Summary;
@@ -125,6 +126,7 @@ pub(super) fn remove_ready(path: &Path) -> Result<(), Failure> {
 pub(super) fn not_started(error: &StartError) -> Failure {
     let code = match error {
         StartError::Config(_) | StartError::Input { .. } => 2,
+        StartError::WrongCluster { .. } => Kind::Misdirected.row().exit,
         StartError::Home { in_use: true, .. } => 7,
         StartError::Listen { .. } | StartError::Home { .. } | StartError::System(_) => 1,
     };
@@ -133,7 +135,7 @@ pub(super) fn not_started(error: &StartError) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use kringle_core::id::{Base, Id};
+    use kringle_core::id::Id;
 
     use super::*;
     use crate::show::samples::summary;
@@ -145,7 +147,6 @@ mod tests {
             cluster: "blue".into(),
             bound: vec![([127, 0, 0, 1], 7400).into()],
             advertised: vec![([127, 0, 0, 1], 7400).into()],
-            base: Base::HEX,
             payload_max: 1,
             founded: true,
         }

@@ -75,11 +75,11 @@ fn a_pastry_node_is_not_let_into_a_chord_cluster_and_a_directory_keeps_its_overl
         assert_ne!(run.code, Some(0), "{}", run.stderr);
         run.stderr
     };
-    let said = refused(&two, &["--join", &peers]);
-    assert!(said.contains("uses the overlay chord here, not pastry") && said.contains("KR0421"), "{said}");
+    let said = refused(&two, &["--join", &peers, "--overlay", "pastry"]);
+    assert!(said.contains("has overlay chord") && said.contains("overlay pastry (KR0421)"), "{said}");
     drop(founder);
-    let said = refused(&one, &[]);
-    assert!(said.contains("belongs to a cluster with the overlay chord, not pastry"), "{said}");
-    assert!(said.contains("--overlay chord"), "{said}");
-    Started::new(&one, &CHORD).until(&["status"], |text| text.contains("1 node up"));
+    let said = refused(&one, &["--overlay", "pastry"]);
+    assert!(said.contains("belongs to a cluster with overlay chord, not pastry (KR0421)"), "{said}");
+    assert!(said.contains("without --overlay"), "{said}");
+    Started::new(&one, &[]).until(&["status"], |text| text.contains("1 node up"));
 }

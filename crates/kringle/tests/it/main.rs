@@ -1,5 +1,6 @@
 //! The real binary, run as people and scripts run it.
 
+mod agreement;
 mod brute_force;
 mod chord;
 mod cli;

@@ -20,7 +20,7 @@ fn with_variable(args: &[&str], name: &str, value: &str) -> Run {
 fn without_a_node_to_ask_every_command_says_so() {
     let url = format!("http://127.0.0.1:{}", silent_port());
     let id = "aaf4c61ddcc5e8a2dabede0f3b482cd9";
-    let commands: [&[&str]; 32] = [
+    let commands: [&[&str]; 34] = [
         &["status"],
         &["ring"],
         &["peers", "--json"],
@@ -33,6 +33,8 @@ fn without_a_node_to_ask_every_command_says_so() {
         &["route", "hello", "world"],
         &["events", "--limit", "1"],
         &["join", "host-a:7400"],
+        &["copies"],
+        &["copies", "2"],
         &["leave", "--yes"],
         &["stop"],
         &["scrub"],

@@ -139,7 +139,9 @@ async fn run(options: Options) -> i32 {
         Ending::Stopped => (Last::Stopped, 0),
         Ending::Left => (Last::Left, 0),
         Ending::Twin { what } => (Last::Twin(what), 3),
-        Ending::Refused { what } | Ending::FoundedApart { what } => (Last::Refused(what), 4),
+        Ending::Refused { what } | Ending::WrongCluster { what } | Ending::FoundedApart { what } => {
+            (Last::Refused(what), 4)
+        }
         Ending::Retired => (Last::Refused("its id was retired".into()), 4),
         Ending::Failed { what } => (Last::Failed(what), 1),
     };

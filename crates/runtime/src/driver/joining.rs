@@ -1,5 +1,6 @@
 //! Finding the ring: seeds are resolved, reached and asked who they are, again and again until somebody is there.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -20,15 +21,15 @@ use crate::handle::Ending;
 use crate::launch::give_store;
 use crate::report::What;
 use crate::seeds::Seed;
+use crate::transport::hello::Why;
 
-/// A client that asked for a ring.
-struct Client {
+/// A client that waits for the outcome of a search.
+pub(super) struct Client {
     reply: oneshot::Sender<Result<(), RequestError>>,
-    /// The seeds it named that were not known before.
+    /// The seeds it named, and those of them that were not known before.
+    seeds: Vec<Seed>,
     added: Vec<Seed>,
 }
-
-type Waiting = Option<Client>;
 
 /// First and longest pause between two rounds over the seeds.
 const PAUSE_MIN: Duration = Duration::from_millis(200);
@@ -42,11 +43,13 @@ const RESOLVE: Duration = Duration::from_secs(5);
 #[derive(Default)]
 struct Round {
     found: Vec<Contact>,
-    /// How many turned out to be this node itself.
-    myself: usize,
-    tried: usize,
-    /// How many turned us away for a reason that stays.
-    refused: usize,
+    /// Seeds that have an address, by their places in the list.
+    tried: BTreeSet<usize>,
+    /// Seeds that turned out to be this node itself.
+    myself: BTreeSet<usize>,
+    /// Seeds that refused this node for a reason that stays, and the reason. A name may stand for several addresses, of
+    /// which some do not answer.
+    refused: BTreeMap<usize, RequestError>,
     /// A seed whose store was founded apart from ours, in words.
     apart: Option<String>,
     last_error: Option<String>,
@@ -58,7 +61,7 @@ impl Driver {
         self.note_lineage();
         let remembered = self.remembered_peers();
         if self.seeds.is_empty() && remembered.is_empty() {
-            return self.found(None);
+            return self.found();
         }
         self.look_for_ring(remembered, None);
     }
@@ -79,8 +82,8 @@ impl Driver {
     }
 
     /// Founds a ring of this node alone.
-    fn found(&mut self, client: Waiting) {
-        let reply = self.reply_to(client);
+    fn found(&mut self) {
+        let reply = self.reply_to_clients();
         self.command(Command::Create, reply);
         self.note_lineage();
     }
@@ -92,60 +95,81 @@ impl Driver {
             self.seeds.insert(0, seed.clone());
         }
         self.seeds.truncate(64);
+        let client = Client { reply, seeds: seeds.clone(), added };
         if self.joining {
             // The search under way tries them, too.
             if let Some(named) = &mut self.named {
                 named.extend(seeds);
                 named.truncate(64);
             }
-            let _ = reply.send(Err(RequestError::AlreadyJoined));
+            self.clients.push(client);
             return;
         }
-        self.look_for_ring(Vec::new(), Some(Client { reply, added }));
+        self.look_for_ring(Vec::new(), Some(client));
         self.named = Some(seeds);
     }
 
-    fn look_for_ring(&mut self, remembered: Vec<Contact>, client: Waiting) {
+    fn look_for_ring(&mut self, remembered: Vec<Contact>, client: Option<Client>) {
         let Some(shell) = self.shell.upgrade() else { return };
         (self.joining, self.yielded, self.named) = (true, false, None);
-        spawn_local(async move { shell.find_ring(remembered, client).await });
+        self.clients.extend(client);
+        spawn_local(async move { shell.find_ring(remembered).await });
     }
 
-    /// Returns where the core's answer goes: to the client, if there is one.
-    fn reply_to(&self, client: Waiting) -> oneshot::Sender<Result<Reply, Failure>> {
+    /// Returns where the core's answer goes: to the clients that wait for it.
+    fn reply_to_clients(&mut self) -> oneshot::Sender<Result<Reply, Failure>> {
         let (tell, told) = oneshot::channel::<Result<Reply, Failure>>();
-        let payload = self.config.payload;
-        if let Some(Client { reply, .. }) = client {
+        let (payload, clients) = (self.config.payload, std::mem::take(&mut self.clients));
+        if !clients.is_empty() {
             spawn_local(async move {
                 let answer = match told.await {
                     Ok(answer) => answer.map(drop).map_err(|failure| RequestError::of(failure, payload)),
                     Err(_) => Err(RequestError::Gone),
                 };
-                let _ = reply.send(answer);
+                for client in clients {
+                    let _ = client.reply.send(answer.clone());
+                }
             });
         }
         tell
     }
 
-    /// Every seed has refused this node for good, or one has because of its store. A node that was started for this
-    /// ring ends; one that a client has sent there goes on as before, and does not try those seeds again.
-    fn was_turned_away(&mut self, error: RequestError, client: Waiting) {
-        self.joining = false;
-        match client {
-            Some(Client { reply, added }) => {
-                self.seeds.retain(|seed| !added.contains(seed));
-                let _ = reply.send(Err(error));
+    /// Draws the consequences of a round that found no ring. A client whose seeds have all refused this node for good
+    /// hears so, and they are not tried again. A node that was started for this ring ends if all seeds refuse it. Returns
+    /// whether the search is over.
+    fn was_turned_away(&mut self, seeds: &[Seed], round: &Round) -> bool {
+        let apart = match &round.apart {
+            Some(what) if !self.is_blank() => Some(RequestError::FoundedApart(what.clone())),
+            // Not for good: it is about to give way, or another node to it.
+            Some(_) => return false,
+            None => None,
+        };
+        for client in std::mem::take(&mut self.clients) {
+            match apart.clone().or_else(|| round.refusal(|at| client.seeds.contains(&seeds[at]))) {
+                Some(error) => {
+                    self.seeds.retain(|seed| !client.added.contains(seed));
+                    let _ = client.reply.send(Err(error));
+                }
+                None => self.clients.push(client),
             }
-            None => self.finish(match error {
-                RequestError::FoundedApart(what) => Ending::FoundedApart { what },
-                RequestError::Refused(what) => Ending::Refused { what },
-                other => Ending::Failed { what: other.to_string() },
-            }),
         }
+        if let Some(named) = &mut self.named {
+            named.retain(|seed| self.clients.iter().any(|client| client.seeds.contains(seed)));
+            self.joining = !self.clients.is_empty();
+            return !self.joining;
+        }
+        match apart.or_else(|| round.refusal(|_| !self.had_peers)) {
+            Some(RequestError::FoundedApart(what)) => self.finish(Ending::FoundedApart { what }),
+            Some(RequestError::WrongCluster(what)) => self.finish(Ending::WrongCluster { what }),
+            Some(RequestError::Refused(what)) => self.finish(Ending::Refused { what }),
+            Some(error) => self.finish(Ending::Failed { what: error.to_string() }),
+            None => return false,
+        }
+        true
     }
 
-    /// Somebody was found: the core takes over.
-    fn found_ring(&mut self, mut contacts: Vec<Contact>, remembered: Vec<Contact>, client: Waiting) {
+    /// A member was found: the core takes over.
+    fn found_ring(&mut self, mut contacts: Vec<Contact>, remembered: Vec<Contact>) {
         self.joining = false;
         if self.ending.is_some() {
             return;
@@ -156,7 +180,7 @@ impl Driver {
                 contacts.push(contact);
             }
         }
-        let reply = self.reply_to(client);
+        let reply = self.reply_to_clients();
         let command = match self.node.status() {
             Status::Out if back => Command::Rejoin { seeds: contacts },
             Status::Out => Command::Join { seeds: contacts },
@@ -239,7 +263,7 @@ impl Driver {
 
 impl Shell {
     /// Looks for somebody, for as long as it takes.
-    async fn find_ring(self: Rc<Shell>, remembered: Vec<Contact>, client: Waiting) {
+    async fn find_ring(self: Rc<Shell>, remembered: Vec<Contact>) {
         let mut pause = PAUSE_MIN;
         loop {
             if self.driver.borrow().ending.is_some() {
@@ -250,12 +274,12 @@ impl Shell {
                 // A client hears of the seeds it named, not of others that this node knows.
                 (driver.named.as_ref().unwrap_or(&driver.seeds).clone(), driver.yielded)
             };
-            let round = self.try_seeds(seeds).await;
+            let round = self.try_seeds(&seeds).await;
             if !round.found.is_empty() || !remembered.is_empty() {
-                return self.enter(|driver| driver.found_ring(round.found, remembered, client));
+                return self.enter(|driver| driver.found_ring(round.found, remembered));
             }
-            if round.tried > 0 && round.myself == round.tried {
-                return self.enter(|driver| driver.found_nobody_else(client));
+            if !round.tried.is_empty() && round.myself == round.tried {
+                return self.enter(|driver| driver.found_nobody_else());
             }
             if !yielded && self.driver.borrow().yielded {
                 // This node has another lineage now: the same seeds will take it.
@@ -263,22 +287,10 @@ impl Shell {
             }
             // The cluster it gave way to is gone: another one may do.
             self.driver.borrow_mut().yielded = false;
-            let (blank, had_peers) = {
-                let driver = self.driver.borrow();
-                (driver.is_blank(), driver.had_peers)
-            };
-            let why = round.last_error.unwrap_or_else(|| "no seed has an address".into());
-            let all = round.tried > 0 && round.refused == round.tried;
-            let error = match round.apart {
-                Some(what) if !blank => Some(RequestError::FoundedApart(what)),
-                // Not for good: it is about to give way, or another node to it.
-                Some(_) => None,
-                None if all && (client.is_some() || !had_peers) => Some(RequestError::Refused(why.clone())),
-                None => None,
-            };
-            if let Some(error) = error {
-                return self.enter(|driver| driver.was_turned_away(error, client));
+            if self.enter(|driver| driver.was_turned_away(&seeds, &round)) {
+                return;
             }
+            let why = round.last_error.unwrap_or_else(|| "no seed has an address".into());
             tracing::warn!(why, "no seed answers; trying again");
             self.enter(|driver| {
                 driver
@@ -298,28 +310,28 @@ impl Shell {
         if joining || seeds.is_empty() {
             return;
         }
-        let peers = self.try_seeds(seeds).await.found;
+        let peers = self.try_seeds(&seeds).await.found;
         if !peers.is_empty() && self.driver.borrow().ending.is_none() {
             self.enter(|driver| driver.command(Command::Meet { peers }, oneshot::channel().0));
         }
     }
 
-    async fn try_seeds(self: &Rc<Shell>, seeds: Vec<Seed>) -> Round {
+    async fn try_seeds(self: &Rc<Shell>, seeds: &[Seed]) -> Round {
         let mut round = Round::default();
-        let mut addresses: Vec<SocketAddr> = Vec::new();
-        for seed in seeds {
-            match resolve(&seed).await {
-                Ok(found) => addresses.extend(found),
+        let mut addresses: Vec<(SocketAddr, usize)> = Vec::new();
+        for (at, seed) in seeds.iter().enumerate() {
+            match resolve(seed).await {
+                Ok(found) => addresses.extend(found.into_iter().map(|address| (address, at))),
                 Err(why) => round.last_error = Some(why),
             }
         }
         addresses.sort();
-        addresses.dedup();
+        addresses.dedup_by_key(|(address, _)| *address);
         let mut asking = JoinSet::new();
-        for address in addresses.into_iter().take(64) {
+        for (address, at) in addresses.into_iter().take(64) {
             let shell = self.clone();
-            round.tried += 1;
-            asking.spawn_local(async move { (address, shell.resolve(address).await) });
+            round.tried.insert(at);
+            asking.spawn_local(async move { (address, at, shell.resolve(address).await) });
         }
         loop {
             // The first is enough to start from; the others have a moment to add themselves.
@@ -329,12 +341,21 @@ impl Shell {
             };
             match next {
                 None => return round,
-                Some(Ok((_, Ok(contact)))) => round.found.push(contact),
-                Some(Ok((_, Err(DialError::Myself)))) => round.myself += 1,
-                Some(Ok((address, Err(error)))) => {
-                    round.refused += usize::from(error.stays());
+                Some(Ok((_, _, Ok(contact)))) => round.found.push(contact),
+                Some(Ok((_, at, Err(DialError::Myself)))) => drop(round.myself.insert(at)),
+                Some(Ok((address, at, Err(error)))) => {
+                    let text = format!("{address}: {error}");
+                    match error.why() {
+                        Some(Why::Cluster) => {
+                            round.refused.insert(at, RequestError::WrongCluster(text.clone()));
+                        }
+                        _ if error.stays() => {
+                            round.refused.entry(at).or_insert_with(|| RequestError::Refused(text.clone()));
+                        }
+                        _ => {}
+                    }
                     round.apart = error.founded_apart().map(String::from).or(round.apart);
-                    round.last_error = Some(format!("{address}: {error}"));
+                    round.last_error = Some(text);
                 }
                 Some(Err(_)) => {}
             }
@@ -342,13 +363,22 @@ impl Shell {
     }
 }
 
+impl Round {
+    /// Returns why these seeds will never take this node, if all of them that were tried have said so.
+    fn refusal(&self, named: impl Fn(usize) -> bool) -> Option<RequestError> {
+        let mut tried = self.tried.iter().filter(|at| named(**at));
+        let reason = self.refused.iter().find(|(at, _)| named(**at)).map(|(_, reason)| reason.clone());
+        reason.filter(|_| tried.all(|at| self.refused.contains_key(at) || self.myself.contains(at)))
+    }
+}
+
 impl Driver {
     /// Every seed is this node itself: it is the first of its ring, unless it has been part of one.
-    fn found_nobody_else(&mut self, client: Waiting) {
+    fn found_nobody_else(&mut self) {
         self.joining = false;
         match self.node.status() {
-            Status::Out if !self.had_peers => self.found(client),
-            _ => drop(self.reply_to(client).send(Err(Failure::NoSeeds))),
+            Status::Out if !self.had_peers => self.found(),
+            _ => drop(self.reply_to_clients().send(Err(Failure::NoSeeds))),
         }
     }
 }

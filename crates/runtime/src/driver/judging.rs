@@ -12,7 +12,6 @@ use crate::home::{HomeError, Membership};
 use crate::identity::PublicKey;
 use crate::identity::cluster::{Certificate, Cluster};
 use crate::identity::token::{Token, TokenError};
-use crate::overlays;
 use crate::transport::hello::{Hello, Purpose, Refused, Why};
 
 impl Driver {
@@ -25,7 +24,9 @@ impl Driver {
             purpose,
             cluster: me.cluster_id(),
             cluster_name: self.about.cluster.clone(),
-            overlay: overlays::number(self.config.overlay),
+            protocol: self.protocol(),
+            adopts: self.adopts(),
+            copies_version: me.copies_version,
             incarnation: me.incarnation,
             instance: me.instance,
             endpoints: self.about.endpoints.clone(),
@@ -51,6 +52,7 @@ impl Driver {
     pub(super) fn judge(&mut self, hello: &Hello, key: &PublicKey) -> Result<Option<Certificate>, Refused> {
         self.judge_plain(hello, key.id())?;
         // Before a token is used up.
+        self.judge_protocol(hello)?;
         self.judge_credentials(hello, key.id())?;
         let granted = match &self.me.cluster {
             Some(cluster) if cluster.is_open() => None,
@@ -65,13 +67,13 @@ impl Driver {
         Ok(granted)
     }
 
-    /// Decides whether somebody we have reached is who we want to talk to. `offered`: this node said that it would drop
-    /// its lineage.
+    /// Decides whether the node that was dialled is one to talk to. `offered`: whether this node said that it would drop
+    /// its lineage, and which settings it said it would change.
     pub(super) fn judge_answer(
         &mut self,
         hello: &Hello,
         key: &PublicKey,
-        offered: bool,
+        offered: (bool, u64),
     ) -> Result<(), Refused> {
         self.judge_plain(hello, key.id())?;
         let membership = |why: String| Refused::new(Why::Membership, why);
@@ -102,7 +104,8 @@ impl Driver {
             self.me.certificate = Some(granted);
             self.save_membership();
         }
-        self.judge_lineage_answer(hello, key.id(), offered)
+        self.judge_protocol_answer(hello, offered.1)?;
+        self.judge_lineage_answer(hello, key.id(), offered.0)
     }
 
     pub(super) fn judge_plain(&self, hello: &Hello, peer: NodeId) -> Result<(), Refused> {
@@ -124,14 +127,6 @@ impl Driver {
                 true => format!("both are called {ours}, but the secrets differ (KR0421)"),
                 false => format!("this node belongs to cluster {ours}, not to {theirs} (KR0421)"),
             };
-            return Err(Refused::new(Why::Cluster, text));
-        }
-        if hello.overlay != overlays::number(self.config.overlay) {
-            let (ours, theirs) = (overlays::name(self.config.overlay), overlays::name_of(hello.overlay));
-            let text = format!(
-                "cluster {} uses the overlay {ours} here, not {theirs}: start with --overlay {ours}, or join another cluster (KR0421)",
-                self.about.cluster
-            );
             return Err(Refused::new(Why::Cluster, text));
         }
         let usable = |to: &SocketAddr| to.port() != 0 && !to.ip().is_unspecified();
@@ -207,7 +202,8 @@ impl Driver {
             cluster: cluster.clone(),
             certificate: self.me.certificate,
             had_peers: self.had_peers,
-            overlay: self.config.overlay,
+            protocol: self.protocol(),
+            copies_version: self.me.copies_version,
             lineage: self.lineage(),
             discarded: self.discarded,
         };

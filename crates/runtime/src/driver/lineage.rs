@@ -46,10 +46,15 @@ impl Driver {
     /// Says whether nothing is lost if this node drops its lineage: it has never had peers, holds every slot alone, and
     /// there is no record in any. A slot that does not serve may have records that cannot be read.
     pub(super) fn is_blank(&self) -> bool {
+        !self.had_peers && self.holds_nothing()
+    }
+
+    /// Says whether this node has no peers, and no record or part of a view that another node relies on.
+    pub(super) fn holds_nothing(&self) -> bool {
         let blank = |store: &Store| {
             store.is_sole_replica() && store.record_count() == 0 && store.survey().waiting == 0
         };
-        !self.had_peers && self.node.routes().neighbours().is_empty() && self.node.store().is_none_or(blank)
+        self.node.routes().neighbours().is_empty() && self.node.store().is_none_or(blank)
     }
 
     /// Says whether this node offers to drop its lineage.
@@ -114,21 +119,20 @@ impl Driver {
         if pinned.is_some_and(|pin| pin.by != Some(peer) || me < peer) {
             return Err(Refused::new(Why::Other, "another node is joining this one; try again"));
         }
-        self.yield_to(lineage)?;
+        self.yield_to(lineage, hello)?;
         Err(Refused::new(Why::Orderly, "this node has dropped its empty store, and comes back"))
     }
 
-    /// Drops this node's lineage together with its empty store, durably, and takes another.
-    fn yield_to(&mut self, lineage: u64) -> Result<(), Refused> {
+    /// Drops this node's lineage together with its empty store, durably, and takes that of a peer, with its settings.
+    fn yield_to(&mut self, lineage: u64, hello: &Hello) -> Result<(), Refused> {
         let ours = self.lineage().unwrap_or(0);
         tracing::warn!(
             dropped = format!("{:08x}", ours >> 32),
             taken = format!("{:08x}", lineage >> 32),
             "the store is empty and was founded apart: this node joins without it"
         );
-        self.yielded = true;
+        self.adopt(hello)?;
         self.pin = None;
-        self.begin_life(self.me.incarnation.saturating_add(1), self.me.first_life);
         self.me.lineage = None;
         self.adopt_lineage(lineage)
     }

@@ -3,10 +3,11 @@
 //! Everything of one node runs on one thread. Tasks (one per connection, one for timers, one for calls of handles) enter
 //! the driver one at a time with what they have, all of it at once; the driver hands it to the node input by input, due
 //! timers first, executes the outputs (`effects`), and at the end lets every connection that got something write it,
-//! once. `peers` opens and accepts connections, `judging` says who may, `lineage` keeps stores that were founded apart
-//! apart, `twins` says whether there is another one of us; `joining` finds the ring; `storing` is about what it keeps; `duties` is what happens every now and
+//! once. `peers` opens and accepts connections, `judging` says who may, `agreeing` compares settings, `lineage` keeps
+//! stores that were founded apart apart, `twins` says whether there is another one of us; `joining` finds the ring; `storing` is about what it keeps; `duties` is what happens every now and
 //! then.
 
+mod agreeing;
 mod duties;
 mod effects;
 mod joining;
@@ -122,9 +123,11 @@ pub(crate) struct Driver {
     seeds: Vec<Seed>,
     /// Whether the search for a ring is under way, and for whom.
     joining: bool,
+    /// Clients that wait for its outcome.
+    clients: Vec<joining::Client>,
     /// The only seeds of that search, if a client has named them.
     named: Option<Vec<Seed>>,
-    /// Whether this search for a ring has dropped the lineage of an empty store.
+    /// Whether this node has changed for a ring in this search: dropped the lineage of an empty store, or taken settings.
     yielded: bool,
     /// What this node has promised about its lineage.
     pin: Option<lineage::Pin>,
@@ -182,6 +185,10 @@ pub(crate) struct Me {
     pub(crate) tokens: Tokens,
     pub(crate) credentials: Option<Arc<dyn Credentials>>,
     pub(crate) region_factor: u32,
+    /// Which of the settings shared with the cluster were given to this node.
+    pub(crate) said: u64,
+    /// How often the number of copies was changed.
+    pub(crate) copies_version: u64,
     /// The lineage of the cluster, as far as it is written down; the store's own counts first.
     pub(crate) lineage: Option<u64>,
     /// Whether no earlier process can have made promises in its name.
@@ -250,6 +257,7 @@ impl Shell {
                 next_request: 0,
                 seeds: parts.seeds,
                 joining: false,
+                clients: Vec::new(),
                 named: None,
                 yielded: false,
                 pin: None,
@@ -567,6 +575,9 @@ impl Driver {
             Call::Scrub { start, rate, reply } => {
                 let told = if start { self.scrub(rate) } else { Ok(self.engine.scrub_report()) };
                 let _ = reply.send(told);
+            }
+            Call::Copies { count, reply } => {
+                let _ = reply.send(self.change_copies(count));
             }
             Call::Leave { reply } => self.leave(reply),
             #[cfg(test)]

@@ -17,6 +17,7 @@ use tokio::time::{sleep, timeout};
 use super::{CONTROL, Driver, Network, Shell};
 use crate::clock::unix_ms;
 use crate::identity::{Identity, PublicKey};
+use crate::protocol::COPIES;
 use crate::report::What;
 use crate::transport::hello::{Greeting, Hello, Purpose, Refused, Why};
 use crate::transport::link::{self, End, Ends, Link};
@@ -106,9 +107,9 @@ impl std::fmt::Display for DialError {
 impl DialError {
     /// Says whether trying again is in vain.
     pub(super) fn stays(&self) -> bool {
-        let stays = |refused: &Refused| {
-            matches!(
-                refused.why,
+        matches!(
+            self.why(),
+            Some(
                 Why::Version
                     | Why::Cluster
                     | Why::Membership
@@ -116,10 +117,14 @@ impl DialError {
                     | Why::Lineage
                     | Why::Retired
             )
-        };
+        )
+    }
+
+    /// Says why one of the two turned the other away, if one did.
+    pub(super) fn why(&self) -> Option<Why> {
         match self {
-            DialError::Refused(refused) | DialError::Unwelcome(refused) => stays(refused),
-            DialError::Unreachable(_) | DialError::Myself => false,
+            DialError::Refused(refused) | DialError::Unwelcome(refused) => Some(refused.why),
+            DialError::Unreachable(_) | DialError::Myself => None,
         }
     }
 
@@ -261,7 +266,7 @@ impl Shell {
     async fn greet(self: &Rc<Shell>, proved: Proved, purpose: Purpose) -> Result<Rc<Link>, DialError> {
         let Proved { mut stream, key, admit } = proved;
         let hello = self.driver.borrow().hello(purpose, key.id());
-        let (said, offered) = ((hello.incarnation, hello.lineage), hello.yields);
+        let (said, offered) = ((hello.incarnation, hello.lineage), (hello.yields, hello.adopts));
         if let (None, Some(token)) = (&hello.certificate, &self.driver.borrow().me.token)
             && token.issuer() != key.id()
         {
@@ -276,7 +281,9 @@ impl Shell {
                 self.enter(|driver| driver.was_refused(key.id(), &refused));
                 return Err(DialError::Refused(refused));
             }
-            Greeting::Agreed => return Err(DialError::Unreachable("an answer out of turn".into())),
+            Greeting::Agreed | Greeting::Copies { .. } => {
+                return Err(DialError::Unreachable("an answer out of turn".into()));
+            }
         };
         let rtt = u32::try_from(self.clock.now().since(asked).as_micros()).unwrap_or(u32::MAX);
         if let Err(refused) = self.enter(|driver| driver.judge_answer(&theirs, &key, offered)) {
@@ -451,7 +458,9 @@ impl Shell {
                 self.enter(|driver| driver.was_refused(key.id(), &refused));
                 return Err(DialError::Refused(refused));
             }
-            Greeting::Hello(_) => return Err(DialError::Unreachable("a greeting out of turn".into())),
+            Greeting::Hello(_) | Greeting::Copies { .. } => {
+                return Err(DialError::Unreachable("a greeting out of turn".into()));
+            }
         }
         let link = self
             .enter(|driver| {
@@ -556,6 +565,7 @@ impl Driver {
             return Err(Refused::new(Why::Other, "this node has begun a new life meanwhile"));
         }
         self.judge_plain(hello, key.id())?;
+        self.check_protocol(hello)?;
         self.check_lineage(hello, key.id())?;
         match hello.lineage {
             Some(lineage) => self.adopt_lineage(lineage)?,
@@ -565,7 +575,14 @@ impl Driver {
             }
             None => {}
         }
-        Ok(self.register(key, hello, purpose, rtt.is_some(), rtt))
+        let link = self.register(key, hello, purpose, rtt.is_some(), rtt);
+        let theirs = hello.protocol.value(COPIES).unwrap_or(0);
+        self.hear_copies(hello.copies_version, theirs);
+        if theirs != u64::from(self.config.replicas) {
+            // It may have changed since this node greeted.
+            self.tell_copies(&link);
+        }
+        Ok(link)
     }
 
     /// Takes a connection over whose ends have agreed.
@@ -646,8 +663,14 @@ impl Driver {
             return;
         }
         link.orderly.set(true);
-        let word = Greeting::Refused(last.clone()).encode();
-        let queued = link.queue(self.now, |out| {
+        let queued = self.put_control(link, &Greeting::Refused(last.clone()));
+        link.close(queued.is_some());
+    }
+
+    /// Queues a greeting over an open connection. Returns what [`Link::queue`] does.
+    pub(super) fn put_control(&self, link: &Link, greeting: &Greeting) -> Option<bool> {
+        let word = greeting.encode();
+        link.queue(self.now, |out| {
             // As a frame with a mark of its own; without the length a greeting begins with.
             let word = &word[2..];
             let mut header = [0; HEADER];
@@ -655,13 +678,16 @@ impl Driver {
             header[4..6].copy_from_slice(CONTROL);
             out.extend_from_slice(&header);
             out.extend_from_slice(word);
-        });
-        link.close(queued.is_some());
+        })
     }
 
-    /// Handles a last word of a peer.
+    /// Handles a greeting over an open connection: a last word of a peer, or a new number of copies.
     pub(super) fn control(&mut self, link: &Rc<Link>, bytes: &[u8]) {
-        let Some(Greeting::Refused(refused)) = Greeting::decode(bytes) else { return };
+        let refused = match Greeting::decode(bytes) {
+            Some(Greeting::Refused(refused)) => refused,
+            Some(Greeting::Copies { version, count }) => return self.hear_copies(version, count),
+            _ => return,
+        };
         tracing::debug!(peer = %link.peer, why = refused.text, "a peer closes the connection");
         link.orderly.set(refused.why == Why::Orderly);
         self.was_refused(link.peer, &refused);

@@ -6,7 +6,7 @@
 //! | `format`         | the format of all the rest                                               |
 //! | `node.key`       | the node's key; losing it means being another node                       |
 //! | `incarnation`    | the highest incarnation this node ever used                              |
-//! | `cluster.json`   | the cluster, its overlay, the lineage of the store, the certificate      |
+//! | `cluster.json`   | the cluster, its shared settings, the store's lineage, the certificate    |
 //! | `cluster.secret` | the cluster's secret, on nodes that were given it                        |
 //! | `peers.json`     | where to look for the cluster after a restart                            |
 //! | `tokens.json`    | the book of join tokens                                                  |
@@ -29,6 +29,7 @@ use serde::{Deserialize, Serialize};
 use crate::identity::cluster::{Certificate, Cluster, Secret};
 use crate::identity::{Identity, PublicKey, text};
 use crate::overlays;
+use crate::protocol::{self, Protocol};
 
 mod error;
 mod slot;
@@ -63,8 +64,10 @@ pub struct Membership {
     pub certificate: Option<Certificate>,
     /// Whether this node ever had peers. If so it never founds a ring again: it would split the cluster.
     pub had_peers: bool,
-    /// How the cluster's ring is organised. Files of versions that had nothing but Pastry do not say.
-    pub overlay: OverlayKind,
+    /// The settings that all nodes of the cluster share. Files of older versions name the overlay at most.
+    pub protocol: Protocol,
+    /// How often the number of copies was changed.
+    pub copies_version: u64,
     /// The lineage of the store: the number made when its cluster was founded. `None` before this node knows it; files
     /// of older versions do not say, and the views on the disk do.
     pub lineage: Option<u64>,
@@ -172,7 +175,9 @@ impl Home {
             key: membership.cluster.public().to_string(),
             certificate: membership.certificate.map(|certificate| text::hex(&certificate.encode())),
             had_peers: membership.had_peers || settled,
-            overlay: Some(overlays::name(membership.overlay).to_owned()),
+            overlay: Some(protocol::show(protocol::OVERLAY, membership.protocol.value(protocol::OVERLAY))),
+            protocol: membership.protocol.written(),
+            copies_version: membership.copies_version,
             lineage: membership.lineage.map(|lineage| format!("{lineage:016x}")),
             discarded: membership.discarded,
         })
@@ -294,8 +299,9 @@ impl Home {
             number.ok_or_else(|| slot.damaged("the lineage is not 16 hexadecimal digits"))
         };
         let lineage = file.lineage.map(lineage).transpose()?;
-        let (had_peers, discarded) = (file.had_peers, file.discarded);
-        Ok(Some(Membership { cluster, certificate, had_peers, overlay, lineage, discarded }))
+        let protocol = Protocol::read(overlay, &file.protocol).map_err(|why| slot.damaged(why))?;
+        let ClusterFile { had_peers, discarded, copies_version, .. } = file;
+        Ok(Some(Membership { cluster, certificate, had_peers, protocol, copies_version, lineage, discarded }))
     }
 
     /// Adds the secret to what is known of a cluster, if it is the right one.
@@ -355,6 +361,10 @@ struct ClusterFile {
     had_peers: bool,
     #[serde(default)]
     overlay: Option<String>,
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    protocol: serde_json::Map<String, serde_json::Value>,
+    #[serde(default)]
+    copies_version: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     lineage: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

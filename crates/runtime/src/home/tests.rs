@@ -2,6 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use kringle_core::config::Settings;
+
 use super::*;
 
 fn empty_home() -> (tempfile::TempDir, Home) {
@@ -198,8 +200,13 @@ fn a_file_that_names_no_overlay_is_of_a_pastry_cluster_and_an_unknown_one_is_ref
         fs::write(&path, file.to_string()).unwrap();
         home.cluster()
     };
-    assert_eq!(with(None).unwrap().unwrap().overlay, OverlayKind::Pastry);
-    assert_eq!(with(Some("chord")).unwrap().unwrap().overlay, OverlayKind::Chord);
+    let overlay = |of: &str| {
+        protocol::show(
+            protocol::OVERLAY,
+            with(Some(of).filter(|of| !of.is_empty())).unwrap().unwrap().protocol.value(protocol::OVERLAY),
+        )
+    };
+    assert_eq!((overlay(""), overlay("chord")), ("pastry".into(), "chord".into()));
     assert!(with(Some("mesh")).err().unwrap().to_string().contains("overlay unknown here"));
 }
 
@@ -208,7 +215,8 @@ fn membership(name: &str, had_peers: bool) -> Membership {
         cluster: Cluster::open(name).unwrap(),
         certificate: None,
         had_peers,
-        overlay: OverlayKind::Pastry,
+        protocol: Protocol::of(&Settings::default()),
+        copies_version: 0,
         lineage: None,
         discarded: false,
     }
@@ -222,14 +230,16 @@ fn the_cluster_and_its_secret_are_kept() {
     let secret = Secret::from_text("rye");
     let cluster = Cluster::with_secret("blue", &secret).unwrap();
     let certificate = cluster.certify(&identity.public());
-    let overlay = OverlayKind::Chord;
+    let protocol = Protocol::of(&Settings { overlay: OverlayKind::Chord, slots: 16, ..Settings::default() });
     let (had_peers, lineage) = (false, Some(7));
     let written =
-        Membership { cluster: cluster.clone(), certificate, had_peers, overlay, lineage, discarded: true };
+        Membership { cluster: cluster.clone(), protocol: protocol.clone(), ..membership("blue", had_peers) };
+    let written = Membership { certificate, copies_version: 7, lineage, discarded: true, ..written };
     home.set_cluster(&written).unwrap();
     let read = home.cluster().unwrap().unwrap();
     assert_eq!((read.cluster.id(), read.certificate, read.had_peers), (cluster.id(), certificate, false));
-    assert_eq!((read.overlay, read.lineage, read.discarded), (overlay, lineage, true));
+    assert_eq!((read.lineage, read.discarded), (lineage, true));
+    assert_eq!((read.protocol, read.copies_version), (protocol, 7));
     assert!(!read.cluster.can_certify(), "there is no secret yet");
     assert_eq!(read.cluster.check(&certificate.unwrap(), &identity.public()), Ok(()));
 

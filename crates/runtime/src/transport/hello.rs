@@ -12,6 +12,8 @@ use kringle_core::wire::ADDRESSES_MAX;
 use minicbor::{Decoder, Encoder};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
+use crate::protocol::{self, Protocol};
+
 /// Bytes a greeting may have.
 const GREETING_MAX: usize = 2048;
 /// Bytes a text in a greeting may have.
@@ -36,8 +38,12 @@ pub(crate) struct Hello {
     pub(crate) purpose: Purpose,
     pub(crate) cluster: ClusterId,
     pub(crate) cluster_name: String,
-    /// How the cluster's ring is organised; see [`crate::overlays`].
-    pub(crate) overlay: u8,
+    /// The settings that all nodes of its cluster share.
+    pub(crate) protocol: Protocol,
+    /// Which of them it would change to the receiver's values: it is joining. A set of [`crate::protocol`].
+    pub(crate) adopts: u64,
+    /// How often the number of copies was changed; the latest change counts.
+    pub(crate) copies_version: u64,
     pub(crate) incarnation: u32,
     /// Drawn when the process started: tells a node from its twin.
     pub(crate) instance: u64,
@@ -102,6 +108,11 @@ pub(crate) enum Greeting {
     Refused(Refused),
     /// The dialler agrees.
     Agreed,
+    /// The number of copies has changed: how often, and what it is now. Said over open connections.
+    Copies {
+        version: u64,
+        count: u64,
+    },
 }
 
 const KIND: u8 = 0;
@@ -124,6 +135,12 @@ const OVERLAY: u8 = 16;
 const LINEAGE: u8 = 17;
 const RECORDS: u8 = 18;
 const YIELDS: u8 = 19;
+const PROTOCOL: u8 = 20;
+const ADOPTS: u8 = 21;
+const COPIES_VERSION: u8 = 22;
+const COPIES: u8 = 23;
+/// Shared settings that a greeting may name.
+const PROTOCOL_MAX: u64 = 32;
 
 const IN_MEMORY: &str = "writing to memory does not fail";
 
@@ -134,6 +151,11 @@ impl Greeting {
             Greeting::Hello(hello) => writer.hello(hello),
             Greeting::Refused(refused) => writer.refused(refused),
             Greeting::Agreed => writer.number(KIND, 2),
+            Greeting::Copies { version, count } => {
+                writer.number(KIND, 3);
+                writer.number(COPIES_VERSION, *version);
+                writer.number(COPIES, *count);
+            }
         }
         let Writer { mut out, count } = writer;
         out[2] = 0xa0 | count;
@@ -148,6 +170,10 @@ impl Greeting {
             0 => fields.hello().map(|hello| Greeting::Hello(Box::new(hello))),
             1 => fields.refused().map(Greeting::Refused),
             2 => Some(Greeting::Agreed),
+            3 => Some(Greeting::Copies {
+                version: fields.number(COPIES_VERSION)?,
+                count: fields.number(COPIES)?,
+            }),
             _ => None,
         }
     }
@@ -233,9 +259,22 @@ impl Writer {
         self.number(INCARNATION, hello.incarnation.into());
         self.number(INSTANCE, hello.instance);
         self.endpoints(&hello.endpoints);
-        // Those who do not know the field have nothing but Pastry.
-        if hello.overlay != 0 {
-            self.number(OVERLAY, hello.overlay.into());
+        // Builds that do not know the field have nothing but Pastry.
+        if let Some(overlay) = hello.protocol.value(protocol::OVERLAY).filter(|overlay| *overlay != 0) {
+            self.number(OVERLAY, overlay);
+        }
+        let told = hello.protocol.told();
+        if !told.is_empty() {
+            let mut map = self.field(PROTOCOL);
+            map.map(told.len() as u64).expect(IN_MEMORY);
+            for (number, value) in told {
+                map.u64(number).and_then(|map| map.u64(value)).expect(IN_MEMORY);
+            }
+        }
+        for (field, value) in [(ADOPTS, hello.adopts), (COPIES_VERSION, hello.copies_version)] {
+            if value != 0 {
+                self.number(field, value);
+            }
         }
         if let Some(region) = &hello.region {
             self.text(REGION, region);
@@ -284,6 +323,7 @@ impl Writer {
 }
 
 /// The fields of a map, unread but for their places.
+#[derive(Debug)]
 struct Fields<'b> {
     found: Vec<(u64, &'b [u8])>,
 }
@@ -338,6 +378,17 @@ impl<'b> Fields<'b> {
         Some(endpoints).filter(|endpoints| endpoints.len() <= ADDRESSES_MAX)
     }
 
+    /// Reads the shared settings. `None`: they cannot be read.
+    fn protocol(&self) -> Option<Protocol> {
+        let mut told = vec![(protocol::OVERLAY, self.number(OVERLAY).unwrap_or(0))];
+        if let Some(mut map) = self.raw(PROTOCOL) {
+            for _ in 0..map.map().ok()?.filter(|count| *count <= PROTOCOL_MAX)? {
+                told.push((map.u64().ok()?, map.u64().ok()?));
+            }
+        }
+        Some(Protocol::heard(told))
+    }
+
     fn hello(&self) -> Option<Hello> {
         let bytes = |field| self.bytes(field).map(<[u8]>::to_vec);
         Some(Hello {
@@ -351,7 +402,9 @@ impl<'b> Fields<'b> {
             },
             cluster: ClusterId(self.bytes(CLUSTER)?.try_into().ok()?),
             cluster_name: self.text(NAME)?,
-            overlay: self.number(OVERLAY).unwrap_or(0).try_into().ok()?,
+            protocol: self.protocol()?,
+            adopts: self.number(ADOPTS).unwrap_or(0),
+            copies_version: self.number(COPIES_VERSION).unwrap_or(0),
             incarnation: self.number(INCARNATION)?.try_into().ok()?,
             instance: self.number(INSTANCE)?,
             endpoints: self.endpoints()?,
@@ -388,6 +441,8 @@ impl<'b> Fields<'b> {
 
 #[cfg(test)]
 mod tests {
+    use kringle_core::config::Settings;
+
     use super::*;
 
     fn hello() -> Hello {
@@ -397,7 +452,9 @@ mod tests {
             purpose: Purpose::Bulk,
             cluster: ClusterId([7; 16]),
             cluster_name: "blue".into(),
-            overlay: 1,
+            protocol: Protocol::heard([(0, 1), (1, 2), (4, u64::MAX), (40, 7)]),
+            adopts: u64::MAX,
+            copies_version: u64::MAX,
             incarnation: u32::MAX,
             instance: u64::MAX,
             endpoints: vec!["127.0.0.1:7400".parse().unwrap(), "[::1]:7401".parse().unwrap()],
@@ -414,8 +471,9 @@ mod tests {
 
     fn greetings() -> Vec<Greeting> {
         let plain =
-            Hello { overlay: 0, region: None, certificate: None, token: None, credentials: None, ..hello() };
-        let plain = Hello { lineage: None, records: 0, yields: false, ..plain };
+            Hello { adopts: 0, region: None, certificate: None, token: None, credentials: None, ..hello() };
+        let plain = Hello { lineage: None, records: 0, yields: false, copies_version: 0, ..plain };
+        let plain = Hello { protocol: Protocol::heard([]), ..plain };
         let full = Hello { granted: Some(vec![3; 109]), ..hello() };
         let later = Some((9, vec!["10.0.0.1:7400".parse().unwrap()]));
         vec![
@@ -427,6 +485,7 @@ mod tests {
             Greeting::Refused(Refused::new(Why::Cluster, "this is blue")),
             Greeting::Refused(Refused { why: Why::Superseded, text: String::new(), later }),
             Greeting::Agreed,
+            Greeting::Copies { version: u64::MAX, count: 5 },
         ]
     }
 
@@ -454,6 +513,15 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_greeting_with_default_settings_is_that_of_an_older_build() {
+        let Greeting::Hello(plain) = &greetings()[1] else { panic!() };
+        let bytes = Greeting::Hello(plain.clone()).encode();
+        let fields = Fields::read(&bytes[2..]).unwrap();
+        assert!(fields.found.iter().all(|(number, _)| *number < u64::from(OVERLAY)), "{fields:?}");
+        assert_eq!(fields.hello().unwrap().protocol, Protocol::of(&Settings::default()));
     }
 
     #[test]

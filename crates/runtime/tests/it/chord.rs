@@ -201,7 +201,7 @@ fn a_node_comes_back_to_its_directory_in_a_later_life() {
 async fn refused(dir: &Path, overlay: OverlayKind) -> String {
     let builder = Builder::new("c").settings(settings()).overlay(overlay).memory(&Hub::new()).data(dir);
     match builder.start_here().await {
-        Err(StartError::Input { what, remedy }) => format!("{what}\n{remedy}"),
+        Err(StartError::WrongCluster { what, remedy }) => format!("{what}\n{remedy}"),
         Err(other) => panic!("{other}"),
         Ok(_) => panic!("it started"),
     }
@@ -216,14 +216,14 @@ fn the_overlay_of_a_cluster_never_changes() {
         let newcomer = tempfile::tempdir().unwrap();
         let other = |overlay| chord(&hub, Some(&founder)).overlay(overlay).data(newcomer.path());
         let pastry = other(OverlayKind::Pastry).start_here().await.unwrap();
-        let Ending::Refused { what } = timeout(LONG, pastry.ended()).await.unwrap() else { panic!() };
-        assert!(what.contains("--overlay chord") && what.contains("KR0421"), "{what}");
+        let Ending::WrongCluster { what } = timeout(LONG, pastry.ended()).await.unwrap() else { panic!() };
+        assert!(what.contains("overlay chord") && what.contains("overlay pastry (KR0421)"), "{what}");
         // It was part of nothing yet: with the right one it gets in, from the same directory.
         let member = start(other(OverlayKind::Chord)).await;
         until("two are a ring", || is_whole(&member, 2)).await;
         member.stop().await;
         let said = refused(newcomer.path(), OverlayKind::Pastry).await;
-        assert!(said.contains("overlay chord, not pastry") && said.contains("--overlay chord"), "{said}");
+        assert!(said.contains("overlay chord, not pastry (KR0421)") && said.contains("--overlay"), "{said}");
         // Nothing was lost.
         let member = start(chord(&hub, None).data(newcomer.path())).await;
         until("two are a ring again", || is_whole(&member, 2)).await;
