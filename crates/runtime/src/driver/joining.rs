@@ -12,7 +12,7 @@ use kringle_core::overlay::Status;
 use kringle_core::wire::AddressBook;
 use tokio::sync::oneshot;
 use tokio::task::{JoinSet, spawn_local};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::peers::DialError;
 use super::{Driver, NEVER, Shell};
@@ -103,6 +103,9 @@ impl Driver {
                 named.truncate(64);
             }
             self.clients.push(client);
+            if let Some(shell) = self.shell.upgrade() {
+                shell.seeded.notify_one();
+            }
             return;
         }
         self.look_for_ring(Vec::new(), Some(client));
@@ -296,8 +299,10 @@ impl Shell {
                 driver
                     .tell(What::Refused { peer: "seeds".into(), reason: format!("no seed answers: {why}") });
             });
-            sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_MAX);
+            pause = match timeout(pause, self.seeded.notified()).await {
+                Ok(()) => PAUSE_MIN,
+                Err(_) => (pause * 2).min(PAUSE_MAX),
+            };
         }
     }
 

@@ -83,6 +83,8 @@ pub(crate) struct Shell {
     scratch: Cell<Vec<u8>>,
     /// Set when the earliest timer has moved closer.
     sooner: Notify,
+    /// Set when a client adds seeds to a search that may be pausing.
+    seeded: Notify,
     /// Set when the node is to end.
     ending: Notify,
     clock: Clock,
@@ -291,6 +293,7 @@ impl Shell {
             }),
             scratch: Cell::default(),
             sooner: Notify::new(),
+            seeded: Notify::new(),
             ending: Notify::new(),
             clock,
             network: parts.network,

@@ -30,8 +30,10 @@ async fn settings(node: &Handle) -> Settings {
     node.look(|view| (**view.config).clone()).await.unwrap()
 }
 
-/// Each shared setting with another value than the default, how it is called, and both values.
-const OTHERS: [(&str, &str, &str, fn(&mut Settings)); 9] = [
+/// A shared setting: its name, the default, another value, and what gives it that one.
+type Other = (&'static str, &'static str, &'static str, fn(&mut Settings));
+
+const OTHERS: [Other; 9] = [
     ("overlay", "pastry", "chord", |settings| settings.overlay = OverlayKind::Chord),
     ("base", "4", "2", |settings| settings.base = Base::new(2).unwrap()),
     ("leaf-set", "32", "16", |settings| settings.leaf_set = 16),
