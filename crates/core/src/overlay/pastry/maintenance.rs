@@ -98,7 +98,7 @@ impl Pastry {
     /// notice.
     fn measure_leaves(&mut self, cx: &mut Ctx<'_>) {
         // What cannot be remembered would be measured again and again.
-        let remembers = cx.config.proximity_cache > cx.config.leaf_set.into();
+        let remembers = cx.config.proximity_cache > cx.config.leaf_set;
         if cx.config.metric != Metric::RoundTrip || !remembers {
             return;
         }
