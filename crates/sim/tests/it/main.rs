@@ -7,7 +7,6 @@ mod determinism;
 mod healing;
 mod leases;
 mod locality;
-mod round_trips;
 mod store;
 mod way_back;
 mod wendy;

@@ -90,7 +90,7 @@ impl Chord {
             RingTimer::KeepaliveTick => config.keepalive,
             RingTimer::Request { .. } => {
                 self.query = Some(timer);
-                self.answer_wait(config)
+                config.query_timeout
             }
             RingTimer::Retry => cx.dice.jitter(config.tick),
             RingTimer::Rejoin => cx.dice.jitter(config.join_backoff_min),

@@ -80,8 +80,7 @@ impl Pastry {
             if !due || leases.asked[at].is_some() {
                 continue;
             }
-            let wait = self.timing.at_least(patience(cx.config), 1).min(cx.config.lease / 3);
-            let deadline = cx.now.after(wait);
+            let deadline = cx.now.after(patience(cx.config));
             let (peer, sent) = (neighbour.id, cx.now);
             leases.asked[at] = Some(Asked { peer, nonce: Some(nonce), sent, deadline, version });
             // What has not changed since both agreed need not be told again.
