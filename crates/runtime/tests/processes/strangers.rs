@@ -104,7 +104,11 @@ fn grown(node: &Process, before: u64) -> u64 {
 #[test]
 fn greetings_and_frames_of_any_size_are_survived() {
     // The default: a stranger whose settings differ would be turned away before it can send a frame.
-    let nodes = ring(3, |_| leases(10_000));
+    let nodes = ring(3, |_| {
+        let mut options = leases(10_000);
+        options.slots = None;
+        options
+    });
     let node = &nodes[0];
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let before = node.resident().unwrap();
