@@ -2,7 +2,7 @@
 //!
 //! All other members tell it what they have; each drops the answers it got as a coordinator and asks again, so that none is
 //! acknowledged by a copy that is lost. If the member then has the very records it had, nothing has happened. If not, what it
-//! had may have been later than what the others have. It was acknowledged to nobody then. But whatever it promised about it
+//! had may have been later than what the others have. It was not acknowledged then. But what it promised about it
 //! still counts for others: it takes part again in the next epoch. The models `damaged-promises` and `damaged-views` of
 //! the checker say why.
 
@@ -79,7 +79,7 @@ impl Store {
         slot.standing = Standing::Doubting(heard);
         let others = slot.view.members.len() - 1;
         if others == 1 && told.sure && slot.abstains {
-            // The other one is part of every quorum: what it has not promised, nobody was promised.
+            // The other one is part of every quorum: a ballot that it has not promised has no quorum.
             slot.floor = slot.floor.max(told.promised);
             slot.abstains = false;
         }

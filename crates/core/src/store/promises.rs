@@ -20,7 +20,7 @@ impl Store {
         self.writes.push(Write { space: Space::Promises, key, value });
     }
 
-    /// Returns the ballot promised for a cell. Promises belong to their epoch: an operation of an earlier one can not
+    /// Returns the ballot promised for a cell. Promises belong to their epoch: an operation of an earlier one cannot
     /// come back.
     pub(super) fn promise(&self, number: u32, cell: &Cell, cx: &Ctx<'_>) -> Version {
         let key = key_of(cell);

@@ -549,8 +549,8 @@ impl Store {
         self.prove(ring, cx);
     }
 
-    /// A node that comes back serves no slot before as many of its other members as make a quorum with it have said that
-    /// its disk is the one they knew. Nothing can be done without them anyway.
+    /// A node that comes back serves no slot before enough of its other members have said that its disk is the one they
+    /// knew ([`Self::is_vouched_for`]).
     pub(super) fn prove(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         let Proof::Wanted(asked) = self.proof else { return };
         if !self.may_serve(ring) {
