@@ -10,8 +10,9 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use fjall::{OwnedWriteBatch, PersistMode};
+use fjall::{Database, Keyspace, OwnedWriteBatch, PersistMode};
 use kringle_core::records::{Space, Write};
+use lsm_tree::AbstractTree;
 use tokio::sync::Notify;
 
 use super::StoreError;
@@ -28,6 +29,9 @@ const MARK: Duration = Duration::from_secs(1);
 const CLOSING: Duration = Duration::from_secs(10);
 /// A commit that takes longer than this will not end. The database waits without a limit for its own workers.
 const STUCK: Duration = Duration::from_secs(60);
+/// Full memtables and new tables that are too many: fewer than the database waits for.
+const MEMTABLES: usize = 2;
+const TABLES: usize = 20;
 /// What an entry takes in memory besides its key and value, about.
 const ENTRY: usize = 64;
 /// The longest key the database can take.
@@ -295,7 +299,7 @@ impl Task {
     /// until that is done. While the worker compacts, that fills the queue between them; then the worker waits for itself
     /// (fjall 3.1), and no commit ends any more.
     fn make_room(&mut self, writes: &[&Write]) -> Result<(), StoreError> {
-        let Tables { spaces, engine, .. } = &self.tables;
+        let Tables { db, spaces, engine } = &self.tables;
         for Write { space, key, value } in writes {
             let value = value.as_ref().map_or(0, |value| value.len());
             self.filled[*space as usize] += (key.len() + value + ENTRY) as u64;
@@ -303,6 +307,7 @@ impl Task {
         self.filled[Space::ALL.len()] += ENTRY as u64;
         for (table, filled) in spaces.iter().chain([engine]).zip(&mut self.filled) {
             if *filled > MEMTABLE {
+                await_worker(db, table)?;
                 table.rotate_memtable().map_err(|error| StoreError::of(&error))?;
                 *filled = 0;
             }
@@ -324,6 +329,17 @@ impl Task {
         }
         Ok(())
     }
+}
+
+/// Waits until the database has written most of its full memtables, and compacted most of its new tables. It would wait
+/// for that itself, inside a commit, but without end if its worker has failed meanwhile (fjall 3.1: at four memtables or
+/// thirty tables).
+fn await_worker(db: &Database, table: &Keyspace) -> Result<(), StoreError> {
+    while table.tree.sealed_memtable_count() >= MEMTABLES || table.tree.l0_run_count() >= TABLES {
+        db.persist(PersistMode::Buffer).map_err(|error| StoreError::of(&error))?;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
 }
 
 /// Returns the last write of each key, in the order of keys: one batch has no order inside.
