@@ -165,6 +165,9 @@ pub(crate) struct Driver {
     doubting: bool,
     /// Whether the store turned out to be an old copy.
     store_outdated: bool,
+    /// Whether the node took an input since its invariants were last checked.
+    #[cfg(any(test, feature = "checks"))]
+    has_handled: bool,
     /// Whether the wall clock was found to be off at the last look.
     clock_off: bool,
     scrubs: Scrubs,
@@ -285,6 +288,8 @@ impl Shell {
                 rebirths: 0,
                 doubting: false,
                 store_outdated: false,
+                #[cfg(any(test, feature = "checks"))]
+                has_handled: false,
                 clock_off: false,
                 scrubs: parts.scrubs,
                 shares: parts.shares,
@@ -305,7 +310,15 @@ impl Shell {
     pub(crate) fn enter<T>(&self, work: impl FnOnce(&mut Driver) -> T) -> T {
         let driver = &mut *self.driver.borrow_mut();
         driver.now = self.clock.now();
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(driver)));
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let result = work(driver);
+            // The simulator and the checker do so after every input.
+            #[cfg(any(test, feature = "checks"))]
+            if std::mem::take(&mut driver.has_handled) {
+                driver.node.check_invariants(&driver.config);
+            }
+            result
+        }));
         let result = match result {
             Ok(result) => result,
             Err(panic) => {
@@ -457,7 +470,9 @@ impl Driver {
             };
             self.node.handle(input, &mut cx);
             #[cfg(any(test, feature = "checks"))]
-            self.node.check_invariants(&self.config);
+            {
+                self.has_handled = true;
+            }
             if self.away.is_none() && self.engine.trouble().is_some() {
                 // The node took for absent what was there. Nothing that follows from it may leave.
                 let rest: Vec<Output> = out.drain().filter_map(storing::without_store).collect();
