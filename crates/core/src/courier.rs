@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use core::mem::discriminant;
 use core::time::Duration;
 
-use crate::config::{Config, Metric};
+use crate::config::Config;
 use crate::contact::{Contact, Proximity};
 use crate::edge::{Ctx, Dial, Event, Note, Output, Refusal, Timer, Verdict};
 use crate::id::NodeId;
@@ -215,7 +215,8 @@ impl Courier {
             transit.routed.hop = self.next_hop;
         }
         let proximity = overlay.proximity(to.id, cx);
-        let deadline = cx.now.after(patience(proximity, cx.config));
+        let (least, most) = (cx.config.hop_timeout_min, cx.config.hop_timeout_max);
+        let deadline = cx.now.after(overlay.timing().wait(proximity, least, most, cx.config));
         transit.attempts += 1;
         let timed = (proximity.is_none() && !again).then_some(cx.now);
         transit.state = State::Sent { to, rule, again, deadline, timed };
@@ -544,16 +545,5 @@ fn found(path: Vec<Hop>, overlay: &AnyOverlay, cx: &Ctx<'_>) -> Outcome {
     match overlay.entitled(cx.now, cx.config) {
         Some(_) => Outcome::Found(path),
         None => Outcome::Nearest(path),
-    }
-}
-
-/// How long a hop may take to acknowledge.
-fn patience(proximity: Option<Proximity>, config: &Config) -> Duration {
-    match proximity {
-        Some(Proximity(micros)) if config.metric == Metric::RoundTrip => {
-            let wait = Duration::from_micros(u64::from(micros) * 3);
-            wait.clamp(config.hop_timeout_min, config.hop_timeout_max)
-        }
-        _ => config.hop_timeout_max,
     }
 }

@@ -588,6 +588,8 @@ fn background_work_keeps_its_budget(subject: &Subject, seed: u64) -> Tally {
         let mut world = World::of(subject.make, settings, seed);
         world.through_wire = true;
         world.grow(nodes);
+        // Newcomers are measured by their neighbours.
+        world.run_for(Duration::from_secs(10));
         let before = upkeep(&world);
         world.run_for(Duration::from_secs(120));
         (upkeep(&world) - before, world)

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use super::timing::Timing;
 use super::{Memory, NextHop, Overlay, Status};
 use crate::config::Config;
 use crate::contact::{Contact, Proximity};
@@ -111,6 +112,10 @@ impl Overlay for Echo {
 
     fn proximity(&self, _: NodeId, _: &Ctx<'_>) -> Option<Proximity> {
         None
+    }
+
+    fn timing(&self) -> Timing {
+        Timing::default()
     }
 
     fn create(&mut self, request: RequestId, cx: &mut Ctx<'_>) {

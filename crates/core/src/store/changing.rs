@@ -554,6 +554,9 @@ impl Store {
 
     /// Sees to slots whose view is changing: what is stuck is tried again.
     pub(super) fn hurry(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        // Each step of a round takes a round trip, and so does hearing of one.
+        let timing = ring.timing();
+        let (patience, most) = (timing.stretch(PATIENCE), timing.stretch(ROUND / 2) * 2);
         let numbers: Vec<u32> = self.changing.iter().copied().collect();
         for number in numbers {
             if self.slots.get(&number).is_some_and(|slot| !self.is_proved(slot)) {
@@ -572,24 +575,24 @@ impl Store {
             let waited = cx.now.since(slot.since);
             let wish = remaining.unwrap_or_default();
             if let Some(round) = slot.round.as_mut() {
-                if waited > ROUND {
+                if waited > most {
                     slot.round = None;
                 } else if round.again <= cx.now {
-                    round.again = cx.now.after(AGAIN);
+                    round.again = cx.now.after(timing.stretch(AGAIN));
                     // A member may have been found to have lost its disk since.
                     self.freeze_done(number, ring, cx);
                     self.settle_done(number, cx);
                     self.accept_done(number, cx);
                     self.repeat_round(number);
                 }
-            } else if slot.standing == Standing::Ready && waited > PATIENCE * (place + 1) {
+            } else if slot.standing == Standing::Ready && waited > patience * (place + 1) {
                 // Whoever began this is gone, or slower than we are.
                 self.start_round(number, wish, cx);
-            } else if waited > ROUND && matches!(slot.standing, Standing::Doubting(_)) {
+            } else if waited > most && matches!(slot.standing, Standing::Doubting(_)) {
                 // It can neither show its records nor change them: promises outlast damage. The others can decide without
                 // it once they know that there is something to decide, and what they decide ends the doubt.
                 self.start_round(number, wish, cx);
-            } else if waited > ROUND && slot.standing == Standing::Behind {
+            } else if waited > most && slot.standing == Standing::Behind {
                 // Others may know more.
                 let (epoch, members) = (slot.view.epoch, slot.view.members.clone());
                 slot.since = cx.now;

@@ -6,6 +6,7 @@ use kringle_core::edge::{Command, Event, Failure, Note, Output, Refusal, Reply, 
 use kringle_core::message::{Body, Payload, Routed, Stage};
 use kringle_core::overlay::Status;
 use kringle_core::overlay::pastry::{Announce, Join, JoinRefusal, Message, Versions, What};
+use kringle_core::overlay::timing::FIRST;
 use kringle_core::range::IdRange;
 
 use crate::harness::*;
@@ -52,7 +53,7 @@ fn a_silent_seed_is_followed_by_the_next_after_pauses_that_grow_up_to_a_maximum(
     let mut outputs = node.command(0, Command::Join { seeds: seeds.to_vec() });
     for attempt in 0..8 {
         routed_to(&outputs, seeds[attempt % 2]);
-        assert_eq!(node.left(Timer::Join), node.config.join_timeout);
+        assert_eq!(node.left(Timer::Join), FIRST, "no round trip was measured");
         let late = node.fire(Timer::Join);
         assert_eq!(notes(&late), [Note::JoinRetried]);
         assert_eq!(sent(&late), []);
@@ -70,7 +71,7 @@ fn a_seed_that_does_not_answer_the_search_is_followed_by_the_next() {
     let mut node = Driver::out(peer(ME), calm());
     let outputs = node.command(0, Command::Join { seeds: vec![peer(FAR), peer(ROOT)] });
     assert_eq!(request_in(&outputs).0, peer(FAR));
-    let late = node.wait(node.config.probe_timeout_max * 2);
+    let late = node.wait(FIRST);
     assert_eq!(count(&late, Note::JoinRetried), 1);
     let outputs = node.wait(node.left(Timer::Join));
     assert_eq!(request_in(&outputs).0, peer(ROOT));

@@ -90,7 +90,7 @@ impl Chord {
             RingTimer::KeepaliveTick => config.keepalive,
             RingTimer::Request { .. } => {
                 self.query = Some(timer);
-                config.query_timeout
+                self.answer_wait(config)
             }
             RingTimer::Retry => cx.dice.jitter(config.tick),
             RingTimer::Rejoin => cx.dice.jitter(config.join_backoff_min),

@@ -35,6 +35,7 @@ pub use walk::{Lookup, Step};
 use super::budget::Budget;
 use super::probe::Prober;
 use super::proximity::ProximityCache;
+use super::timing::Timing;
 use super::{Memory, NextHop, Overlay, Status};
 use crate::config::{Config, Safeguard};
 use crate::contact::{Contact, Proximity};
@@ -63,6 +64,7 @@ pub struct Chord {
     prober: Prober,
     cache: ProximityCache,
     budget: Budget,
+    timing: Timing,
     /// Suspected successors, and since when nobody has heard of them.
     silent: Vec<(NodeId, Time)>,
     /// Peers that vanished and when, oldest first.
@@ -108,6 +110,7 @@ impl Chord {
             prober: Prober::default(),
             cache: ProximityCache::default(),
             budget: Budget::default(),
+            timing: Timing::default(),
             silent: Vec::new(),
             gone: Vec::new(),
             walk: None,
@@ -293,6 +296,10 @@ impl Overlay for Chord {
         self.nearness(peer, cx.now, cx.config)
     }
 
+    fn timing(&self) -> Timing {
+        self.timing
+    }
+
     fn create(&mut self, request: RequestId, cx: &mut Ctx<'_>) {
         if self.status != Status::Out {
             return cx.out.push(Output::Reply { request, reply: Err(Failure::AlreadyJoined) });
@@ -427,7 +434,8 @@ impl Overlay for Chord {
     fn on_join_unsent(&mut self, _to: Contact, _nonce: Nonce, _cx: &mut Ctx<'_>) {}
 
     fn on_opened(&mut self, peer: NodeId, cx: &mut Ctx<'_>) {
-        self.prober.opened(peer, cx.config.probe_timeout_max, cx);
+        let wait = self.longest_patience(cx);
+        self.prober.opened(peer, wait, cx);
     }
 
     fn on_met(&mut self, peer: Contact, cx: &mut Ctx<'_>) {

@@ -93,7 +93,7 @@ impl Chord {
         self.walk = Some(Walk { at, nonce, steps });
         let of = self.me.id;
         cx.send(at, Body::Chord(Message::GetBestPredecessor { nonce, of, asker: Asker::Client }));
-        cx.set_timer(Timer::Walk, cx.config.query_timeout);
+        cx.set_timer(Timer::Walk, self.answer_wait(cx.config));
     }
 
     pub(super) fn is_walking(&self, from: Contact, nonce: Nonce) -> bool {
@@ -107,7 +107,7 @@ impl Chord {
             let nonce = self.nonce();
             self.walk = Some(Walk { nonce, ..walk });
             cx.send(from, Body::Chord(Message::GetSuccList { nonce, asker: Asker::Client }));
-            cx.set_timer(Timer::Walk, cx.config.query_timeout);
+            cx.set_timer(Timer::Walk, self.answer_wait(cx.config));
         } else if between(from.id, node.id, self.me.id) && walk.steps < STEPS_MAX {
             self.step_to(node, walk.steps + 1, cx);
         }

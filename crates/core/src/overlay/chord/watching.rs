@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use super::Chord;
 use super::ring::RingTimer;
-use crate::config::Metric;
+use crate::config::{Config, Metric};
 use crate::contact::{Contact, Proximity};
 use crate::edge::{Ctx, Event, Note, Refusal, Timer};
 use crate::id::NodeId;
@@ -37,17 +37,26 @@ impl Chord {
 
     /// How long to wait for an answer of this peer.
     fn patience(&self, peer: NodeId, cx: &Ctx<'_>) -> Duration {
-        match self.proximity(peer, cx) {
-            Some(Proximity(micros)) if cx.config.metric == Metric::RoundTrip => {
-                let wait = Duration::from_micros(u64::from(micros) * 3);
-                wait.clamp(cx.config.probe_timeout_min, cx.config.probe_timeout_max)
-            }
-            _ => cx.config.probe_timeout_max,
+        let (least, most) = (cx.config.probe_timeout_min, cx.config.probe_timeout_max);
+        self.timing.wait(self.proximity(peer, cx), least, most, cx.config)
+    }
+
+    /// How long to wait for the answer to a question about the ring. A node that joins may have measured nothing yet.
+    pub(super) fn answer_wait(&self, config: &Config) -> Duration {
+        match self.is_member() {
+            true => self.timing.stretch(config.query_timeout),
+            false => self.timing.at_least(config.query_timeout, 1, config),
         }
     }
 
+    /// How long to wait for an answer of any peer.
+    pub(super) fn longest_patience(&self, cx: &Ctx<'_>) -> Duration {
+        let (least, most) = (cx.config.probe_timeout_min, cx.config.probe_timeout_max);
+        self.timing.wait(None, least, most, cx.config)
+    }
+
     pub(super) fn on_probe_timer(&mut self, cx: &mut Ctx<'_>) {
-        let most = cx.config.probe_timeout_max;
+        let most = self.longest_patience(cx);
         let due = self.prober.due(|_| most, cx);
         for (peer, nonce, _, last) in due.again {
             cx.send(peer, Body::Ping(nonce));
@@ -102,6 +111,9 @@ impl Chord {
 
     /// A peer has answered, whatever it was.
     pub(super) fn on_alive(&mut self, peer: Contact, rtt: Option<Duration>, cx: &mut Ctx<'_>) {
+        if let Some(rtt) = rtt {
+            self.timing.measured(rtt, cx.config);
+        }
         if let Some(rtt) = rtt.filter(|_| cx.config.metric == Metric::RoundTrip) {
             let micros = u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX - 1);
             let (age, most) = (cx.config.proximity_age, usize::from(cx.config.proximity_cache));

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use super::leaf_set::{self, Source};
 use super::routing_table::{Entry, Offer};
-use super::{Announce, Message, Pastry, patience};
+use super::{Announce, Message, Pastry};
 use crate::config::{Config, Metric};
 use crate::contact::{Contact, Proximity};
 use crate::edge::{Ctx, Event, Note, Output, Refusal};
@@ -56,7 +56,7 @@ impl Pastry {
             return;
         }
         // No table knows its distance, so nothing more is known of it.
-        let wait = patience(measured, cx.config);
+        let wait = self.patience_for(measured, cx.config);
         self.probe_within(known.unwrap_or(contact), why.and(Why::VET), wait, cx);
     }
 
@@ -116,6 +116,9 @@ impl Pastry {
 
     /// Turns the time an answer took into proximity, unless the application measures.
     pub(super) fn measured(&mut self, peer: Contact, rtt: Option<Duration>, cx: &mut Ctx<'_>) -> Proximity {
+        if let Some(rtt) = rtt {
+            self.timing.measured(rtt, cx.config);
+        }
         match cx.config.metric {
             Metric::RoundTrip => round_trip(rtt),
             Metric::Application => self.known_proximity(peer.id, cx.now, cx.config).unwrap_or_else(|| {

@@ -330,7 +330,7 @@ impl Pastry {
         joining.asked = Some((via.id, hop));
         let nonce = joining.nonce;
         cx.send(via, Body::Routed(own_join(me, nonce, serial, hop)));
-        cx.set_timer(Timer::Join, cx.config.join_timeout);
+        cx.set_timer(Timer::Join, self.timing.at_least(cx.config.join_timeout, 4, cx.config));
     }
 
     /// The seed can not be reached: the next one, without waiting for an answer.
@@ -389,7 +389,7 @@ impl Pastry {
             LeafSet::partial(me, side, edge)
         });
         self.set_status(Status::Waiting, cx);
-        cx.set_timer(Timer::Join, cx.config.join_timeout);
+        cx.set_timer(Timer::Join, self.timing.at_least(cx.config.join_timeout, 4, cx.config));
         let mut arc = leaves;
         let start = arc.first().map_or(from.id, |first| first.id);
         arc.push(from);
@@ -471,7 +471,9 @@ impl Pastry {
         match self.joining.as_ref().map(|joining| &joining.phase) {
             Some(Phase::Pausing) => self.try_join(cx),
             // Probes end by themselves, each in its own time; a ring in turmoil may need more than one round.
-            Some(Phase::Probing) => cx.set_timer(Timer::Join, cx.config.join_timeout),
+            Some(Phase::Probing) => {
+                cx.set_timer(Timer::Join, self.timing.at_least(cx.config.join_timeout, 4, cx.config))
+            }
             Some(_) => self.join_failed(cx),
             None => {}
         }
@@ -614,7 +616,7 @@ impl Pastry {
         }
         helping.joiner = Some(joiner);
         cx.note(Note::Helping);
-        cx.set_timer(Timer::Help, cx.config.help_timeout);
+        cx.set_timer(Timer::Help, self.timing.at_least(cx.config.help_timeout, 4, cx.config));
         let Payload::Join(join) = routed.payload else { return };
         let mut join = *join;
         join.contacts.sort_unstable_by_key(|contact| contact.id);

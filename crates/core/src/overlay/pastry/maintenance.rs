@@ -7,8 +7,8 @@ use core::time::Duration;
 use super::join::own_join;
 use super::leaf_set::Source;
 use super::{AskFor, JoinReply, Pastry, SEEDS_MAX, What};
-use crate::config::Safeguard;
-use crate::contact::Contact;
+use crate::config::{Metric, Safeguard};
+use crate::contact::{Contact, Proximity};
 use crate::edge::{Ctx, Failure, Note, Output, Refusal, Reply, RequestId, Timer};
 use crate::id::NodeId;
 use crate::message::{Body, HopAck, Nonce};
@@ -84,6 +84,7 @@ impl Pastry {
             }
         }
         self.complete_leaf_set(cx);
+        self.measure_leaves(cx);
         let suspects = self.prober.suspects();
         if !suspects.is_empty() {
             let id = suspects[cx.dice.below(suspects.len())];
@@ -91,6 +92,23 @@ impl Pastry {
                 self.probe(suspect, Why::WATCH, cx);
             }
         }
+    }
+
+    /// Pings leaves whose round trip is not known: the silence of one that was never measured takes five times as long to
+    /// notice.
+    fn measure_leaves(&mut self, cx: &mut Ctx<'_>) {
+        // What cannot be remembered would be measured again and again.
+        let remembers = cx.config.proximity_cache > cx.config.leaf_set;
+        if cx.config.metric != Metric::RoundTrip || !remembers {
+            return;
+        }
+        let unknown = |leaf: &&Contact| {
+            let known = self.known_proximity(leaf.id, cx.now, cx.config);
+            known.is_none_or(|known| known == Proximity::UNKNOWN)
+        };
+        let leaves: Vec<Contact> = self.router.leaf_set().members().iter().filter(unknown).copied().collect();
+        // Once for each, so it is not in the budget.
+        leaves.into_iter().for_each(|leaf| self.probe(leaf, Why::VET, cx));
     }
 
     /// Exchanges leaf sets with a random leaf. Its silence is noticed like that of any probe.

@@ -27,6 +27,7 @@ use routing_table::Entry;
 use super::budget::Budget;
 use super::probe::{Prober, Why};
 use super::proximity::ProximityCache;
+use super::timing::Timing;
 use super::{Memory, NextHop, Overlay, Status};
 use crate::config::{Config, Metric, Safeguard};
 use crate::contact::{Contact, Proximity};
@@ -46,6 +47,7 @@ pub struct Pastry {
     /// What was last reported upward as our range.
     range: IdRange,
 
+    timing: Timing,
     cache: ProximityCache,
     /// Questions about state that are not answered yet.
     asks: Vec<Ask>,
@@ -86,6 +88,7 @@ struct Ask {
     peer: Contact,
     nonce: Nonce,
     purpose: AskFor,
+    sent: Time,
     deadline: Time,
 }
 
@@ -113,6 +116,7 @@ impl Pastry {
             status: Status::Out,
             range: IdRange::Empty,
             prober: Prober::default(),
+            timing: Timing::default(),
             cache: ProximityCache::default(),
             asks: Vec::new(),
             next_nonce: 0,
@@ -213,8 +217,8 @@ impl Pastry {
             return;
         }
         let nonce = self.nonce();
-        let deadline = cx.now.after(cx.config.probe_timeout_max * 2);
-        self.asks.push(Ask { peer, nonce, purpose, deadline });
+        let deadline = cx.now.after(self.timing.at_least(cx.config.probe_timeout_max * 2, 2, cx.config));
+        self.asks.push(Ask { peer, nonce, purpose, sent: cx.now, deadline });
         let proximity = self.known_proximity(peer.id, cx.now, cx.config).unwrap_or(Proximity::UNKNOWN);
         let request = StateRequest { nonce, what, push, proximity };
         cx.send(peer, Body::Pastry(Message::StateRequest(Box::new(request))));
@@ -285,6 +289,7 @@ impl Pastry {
         let Some(ask) = open.map(|at| self.asks.swap_remove(at)) else {
             return cx.refuse(Refusal::Unsolicited);
         };
+        self.timing.measured(cx.now.since(ask.sent), cx.config);
         match ask.purpose {
             AskFor::Nearby => return self.nearby_answered(from, reply, cx),
             AskFor::Repair { row, column, tries } if reply.contacts.is_empty() => {
@@ -300,7 +305,11 @@ impl Pastry {
 
     /// How long to wait for an answer of this peer.
     fn patience(&self, peer: NodeId, now: Time, config: &Config) -> Duration {
-        patience(self.known_proximity(peer, now, config), config)
+        self.patience_for(self.known_proximity(peer, now, config), config)
+    }
+
+    fn patience_for(&self, proximity: Option<Proximity>, config: &Config) -> Duration {
+        self.timing.wait(proximity, config.probe_timeout_min, config.probe_timeout_max, config)
     }
 
     fn known_proximity(&self, peer: NodeId, now: Time, config: &Config) -> Option<Proximity> {
@@ -440,17 +449,6 @@ impl Pastry {
     }
 }
 
-/// How long to wait for an answer of a peer that is so near, if that is known.
-fn patience(proximity: Option<Proximity>, config: &Config) -> Duration {
-    match proximity {
-        Some(Proximity(micros)) if config.metric == Metric::RoundTrip => {
-            let wait = Duration::from_micros(u64::from(micros) * 3);
-            wait.clamp(config.probe_timeout_min, config.probe_timeout_max)
-        }
-        _ => config.probe_timeout_max,
-    }
-}
-
 impl Overlay for Pastry {
     #[inline]
     fn me(&self) -> Contact {
@@ -526,6 +524,10 @@ impl Overlay for Pastry {
 
     fn proximity(&self, peer: NodeId, cx: &Ctx<'_>) -> Option<Proximity> {
         self.known_proximity(peer, cx.now, cx.config)
+    }
+
+    fn timing(&self) -> Timing {
+        self.timing
     }
 
     fn create(&mut self, request: RequestId, cx: &mut Ctx<'_>) {
@@ -697,6 +699,9 @@ impl Overlay for Pastry {
     }
 
     fn on_answered(&mut self, peer: Contact, rtt: Option<Duration>, cx: &mut Ctx<'_>) {
+        if let Some(rtt) = rtt {
+            self.timing.measured(rtt, cx.config);
+        }
         // What traffic shows need not be asked for by a probe.
         if rtt.is_some()
             && cx.config.metric == Metric::RoundTrip

@@ -80,7 +80,8 @@ impl Pastry {
             if !due || leases.asked[at].is_some() {
                 continue;
             }
-            let deadline = cx.now.after(patience(cx.config));
+            let wait = self.timing.at_least(patience(cx.config), 1, cx.config).min(cx.config.lease / 3);
+            let deadline = cx.now.after(wait);
             let (peer, sent) = (neighbour.id, cx.now);
             leases.asked[at] = Some(Asked { peer, nonce: Some(nonce), sent, deadline, version });
             // What has not changed since both agreed need not be told again.
