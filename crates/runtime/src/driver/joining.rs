@@ -247,6 +247,10 @@ impl Driver {
             Ok(node) => node,
             Err(error) => return self.finish(Ending::Failed { what: error.to_string() }),
         };
+        #[cfg(any(test, feature = "checks"))]
+        {
+            self.has_handled = false;
+        }
         self.timers = [NEVER; Timer::ALL.len()];
         self.soon.clear();
         self.tell_room();
