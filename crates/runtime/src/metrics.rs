@@ -32,6 +32,9 @@ pub(crate) struct Metrics {
     pub(crate) turned_away: Counter,
     pub(crate) founded_apart: Counter,
     pub(crate) idle_closed: Counter,
+    pub(crate) by_relay: Counter,
+    pub(crate) relayed: Counter,
+    pub(crate) relayed_bytes: Counter,
     pub(crate) dropped: Counter,
     pub(crate) app_unknown: Counter,
     pub(crate) store_suspect: Counter,
@@ -101,6 +104,9 @@ impl Metrics {
             "Connections refused, by either side, because the stores were founded apart",
         );
         let idle_closed = counter("connections_idle_closed", "Connections closed because nothing was said");
+        let by_relay = counter("connections_by_relay", "Connections opened to peers through a third node");
+        let relayed = counter("connections_relayed", "Connections of other nodes that this one carried");
+        let relayed_bytes = counter("relayed_bytes", "Bytes of connections of other nodes, once these ended");
         let dropped =
             counter("messages_dropped", "Messages not sent because the queue to their peer was full");
         let app_unknown = counter("app_unknown", "Messages for an application that is not registered here");
@@ -152,6 +158,9 @@ impl Metrics {
             turned_away,
             founded_apart,
             idle_closed,
+            by_relay,
+            relayed,
+            relayed_bytes,
             dropped,
             app_unknown,
             store_suspect,

@@ -7,7 +7,7 @@ mod growth;
 mod held;
 mod stops;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kringle_core::config::{Config, Safeguard, Settings};
@@ -56,6 +56,8 @@ pub struct World {
     pushed: u64,
     out: Outbox,
     connections: BTreeSet<(u32, u32)>,
+    /// Pairs that have been trying to talk although their link is cut, and since when.
+    parted: BTreeMap<(u32, u32), Time>,
     requests: u64,
     replies: Vec<Answered>,
     deliveries: Vec<Delivery>,
@@ -104,6 +106,9 @@ struct Slot {
 /// Names of independent streams of chance within one seed.
 const IDS: u64 = 1 << 40;
 const SEEDS: u64 = 2 << 40;
+
+/// How long real nodes take to notice that a link is dead, and to find a third one: about a second.
+const RELAYED_AFTER: Duration = Duration::from_secs(1);
 
 /// How many events are looked at together before they are handled.
 const WARM: usize = 24;
@@ -204,6 +209,7 @@ impl World {
             pushed: 0,
             out: Outbox::new(),
             connections: BTreeSet::new(),
+            parted: BTreeMap::new(),
             requests: 0,
             replies: Vec::new(),
             deliveries: Vec::new(),
@@ -498,7 +504,10 @@ impl World {
         let Some(&life) = self.lives.get(target as usize) else { return };
         let sender = self.slots[from as usize].contact;
         let body = if self.through_wire { self.through_wire(body) } else { body };
-        let copies = self.network.transmit(from, target);
+        let copies = match self.relay(from, target) {
+            Some(via) => self.network.transmit_through(from, via, target),
+            None => self.network.transmit(from, target),
+        };
         if let Some(held) = &mut self.held {
             let slot = &self.slots[target as usize];
             if copies[0].is_some() && slot.node.is_some() && slot.is_meant(to.id, to.incarnation) {
@@ -520,6 +529,29 @@ impl World {
             [Some(only), None] | [None, Some(only)] => arrive(only, body),
             [None, None] => {}
         }
+    }
+
+    /// Returns the node through which two others talk that cannot do so directly, once they have found one.
+    fn relay(&mut self, from: u32, to: u32) -> Option<u32> {
+        if !self.network.relays {
+            return None;
+        }
+        let pair = (from.min(to), from.max(to));
+        if !self.network.is_parted(from, to) {
+            self.parted.remove(&pair);
+            return None;
+        }
+        let since = *self.parted.entry(pair).or_insert(self.now);
+        if self.now.since(since) < RELAYED_AFTER {
+            return None;
+        }
+        let goal = self.slots[to as usize].contact.id;
+        let network = &self.network;
+        let through = self.running().filter(|(via, _)| {
+            let apart = network.is_parted(from, *via) || network.is_parted(*via, to);
+            *via != from && *via != to && !self.is_paused(*via) && !apart
+        });
+        through.min_by_key(|(via, node)| (node.me().id.distance(goal), *via)).map(|(via, _)| via)
     }
 
     /// Encodes and decodes a message; what comes out must be what went in.

@@ -15,10 +15,20 @@ const NODES: usize = 7;
 /// How long the load runs before the fault.
 const BEFORE: Duration = Duration::from_secs(5);
 
+/// A short cut of one link, for the test suite.
+pub(super) fn link_cut_sample(options: &Options) -> Result<Vec<Check>, String> {
+    let options = Options { nodes: Some(4), cut: Some(Duration::from_secs(12)), ..options.clone() };
+    cut_link(&options, Profile { keys: 200, lookups: 100, ..L2 })
+}
+
 /// F-13: one link cut both ways, between ring neighbours.
 pub(super) fn link_cut(options: &Options) -> Result<Vec<Check>, String> {
+    cut_link(options, Profile { lookups: 100, ..L2 })
+}
+
+fn cut_link(options: &Options, profile: Profile) -> Result<Vec<Check>, String> {
     let mut ring = Ring::new(options, options.nodes.unwrap_or(NODES))?;
-    let mut load = Load::start(&ring, Profile { lookups: 100, ..L2 })?;
+    let mut load = Load::start(&ring, profile)?;
     let watch = Watch::start(&ring);
     pause(BEFORE);
     let (a, b) = neighbours(&ring)?;
@@ -27,10 +37,15 @@ pub(super) fn link_cut(options: &Options) -> Result<Vec<Check>, String> {
     ring.net.set_cut(a, b, true)?;
     ring.net.set_cut(b, a, true)?;
     pause(options.cut.unwrap_or(Duration::from_secs(30)));
+    let relayed = ring.count("kringle_connections_by_relay_total ");
     ring.net.heal()?;
     let (healed, healed_at) = (Instant::now(), load.now());
     note("healed");
     let settled = settle(&ring, healed)?;
+    let bridged = cut_at + Duration::from_secs(5);
+    let at_the_two = load.window(bridged, healed_at, |sample| {
+        (sample.node == a || sample.node == b) && sample.kind == Kind::Lookup
+    });
     let third = |sample: &Sample| sample.node != a && sample.node != b;
     let lookups = load.window(cut_at, healed_at, |sample| third(sample) && sample.kind == Kind::Lookup);
     let stored = load.window(cut_at, healed_at, |sample| sample.kind != Kind::Lookup);
@@ -40,6 +55,8 @@ pub(super) fn link_cut(options: &Options) -> Result<Vec<Check>, String> {
     let mut checks = vec![
         Check::at_most("rounds with two deliverers for a key", 0, doubles(&watch.since(cut), &all)),
         Check::errors("failed lookups through third nodes", 0.1, &lookups),
+        Check::errors("failed lookups at the two, from 5 s after the cut", 1.0, &at_the_two),
+        Check::new("connections through a third node", ">= 1", relayed.to_string(), relayed >= 1.0),
         Check::info(
             "lookups that found a node which may not deliver",
             format!("{} of {}", waiting.operations, lookups.operations),

@@ -239,12 +239,21 @@ impl Prober {
     }
 
     /// Ends a probe whose peer was reached by another. Returns what it was for.
-    pub fn answer_via(&mut self, relay: NodeId, target: NodeId, nonce: Nonce) -> Option<(Contact, Why)> {
+    pub fn answer_via(
+        &mut self,
+        relay: NodeId,
+        target: NodeId,
+        nonce: Nonce,
+        cx: &mut Ctx<'_>,
+    ) -> Option<(Contact, Why)> {
         let fits = |probe: &&Probe| {
             probe.relays.contains(&relay) && nonce.wrapping_sub(probe.first) <= Nonce::from(probe.attempt)
         };
         self.probes.get(&target).filter(fits)?;
-        self.probes.remove(&target).map(|probe| (probe.peer, probe.why))
+        let probe = self.probes.remove(&target)?;
+        // The peer is there, so the connection is not.
+        cx.out.raise(Event::Unanswered(probe.peer));
+        Some((probe.peer, probe.why))
     }
 
     /// Goes through the probes whose time is up.

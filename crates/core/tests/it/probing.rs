@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kringle_core::config::Settings;
 use kringle_core::contact::{Addr, Contact};
-use kringle_core::edge::{Input, Note, Output, Refusal, Timer};
+use kringle_core::edge::{Event, Input, Note, Output, Refusal, Timer};
 use kringle_core::message::{Body, Nonce};
 use kringle_core::overlay::pastry::Message;
 
@@ -167,6 +167,8 @@ fn a_peer_that_others_reach_is_kept_but_avoided() {
     assert!(node.refuses(relay, answer(nonce, peer(0x2000_0000).id), Refusal::Unsolicited));
     let outputs = node.hear(relay, answer(nonce, peer(PEER).id));
     assert_eq!(notes(&outputs), [Note::HalfReachable(peer(PEER))]);
+    let unanswered = Event::Unanswered(peer(PEER));
+    assert!(events(&outputs).contains(&unanswered), "the connection is opened anew, or by another way");
     assert!(node.leaves().contains(&peer(PEER)) && node.suspects(peer(PEER)));
     assert!(node.refuses(relay, answer(nonce, peer(PEER).id), Refusal::Unsolicited), "once");
     let outputs = node.wait(Duration::from_secs(20));

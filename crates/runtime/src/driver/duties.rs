@@ -51,6 +51,7 @@ impl Shell {
             }
             self.enter(|driver| {
                 driver.sweep();
+                driver.leave_relays();
                 driver.watch_clock();
                 driver.remember();
                 let node = &driver.node;

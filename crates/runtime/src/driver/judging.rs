@@ -45,6 +45,7 @@ impl Driver {
             lineage: self.lineage(),
             records: self.record_count(),
             yields: self.offers_to_yield(),
+            relay: None,
         }
     }
 

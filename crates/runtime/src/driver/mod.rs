@@ -14,6 +14,7 @@ mod joining;
 mod judging;
 mod lineage;
 mod peers;
+mod relaying;
 mod storing;
 mod twins;
 
@@ -110,6 +111,10 @@ pub(crate) struct Driver {
     book: Book,
     links: HashMap<NodeId, PeerLinks>,
     dialling: HashMap<(NodeId, bool), Dialling>,
+    /// Peers that could not be reached, and when others were asked for them.
+    sought: HashMap<(NodeId, bool), Time>,
+    /// Shared with every connection that is carried for others.
+    relays: Rc<()>,
     /// Links that got something in this round.
     dirty: Vec<Rc<Link>>,
     next_link: u64,
@@ -252,6 +257,8 @@ impl Shell {
                 book: parts.book,
                 links: HashMap::new(),
                 dialling: HashMap::new(),
+                sought: HashMap::new(),
+                relays: Rc::default(),
                 dirty: Vec::new(),
                 next_link: 0,
                 lives: HashMap::new(),

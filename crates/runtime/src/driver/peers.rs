@@ -14,6 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinSet, spawn_local};
 use tokio::time::{sleep, timeout};
 
+use super::relaying::DIRECT_ALONE;
 use super::{CONTROL, Driver, Network, Shell};
 use crate::clock::unix_ms;
 use crate::identity::{Identity, PublicKey};
@@ -30,9 +31,9 @@ use crate::transport::tls::{HandshakeError, Tls};
 const CONNECT: Duration = Duration::from_secs(5);
 const CONNECT_AGAIN: Duration = Duration::from_millis(2500);
 /// To the end of the greeting: three round trips, each of up to two seconds.
-const HANDSHAKE: Duration = Duration::from_secs(8);
+pub(super) const HANDSHAKE: Duration = Duration::from_secs(8);
 /// A connection over which nothing came back for so long is ended when probes stay unanswered.
-const SILENT: Duration = Duration::from_millis(500);
+pub(super) const SILENT: Duration = Duration::from_millis(500);
 /// After so long without an acknowledgement the kernel gives up a connection.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(10);
 /// How long the next address of a peer waits for the one before it.
@@ -60,6 +61,16 @@ impl PeerLinks {
 
     pub(super) fn count(&self) -> usize {
         usize::from(self.main.is_some()) + usize::from(self.bulk.is_some())
+    }
+
+    /// The connection for everything but large frames.
+    pub(super) fn main(&self) -> Option<Rc<Link>> {
+        self.main.clone()
+    }
+
+    pub(super) fn is_open(&self, bulk: bool) -> bool {
+        let link = if bulk { &self.bulk } else { &self.main };
+        link.as_ref().is_some_and(|link| link.is_open())
     }
 
     fn slot(&mut self, bulk: bool) -> &mut Option<Rc<Link>> {
@@ -155,15 +166,15 @@ impl From<HandshakeError> for DialError {
 }
 
 /// A stream whose other end has proved its key.
-struct Proved {
-    stream: Stream,
-    key: PublicKey,
+pub(super) struct Proved {
+    pub(super) stream: Stream,
+    pub(super) key: PublicKey,
     /// Lifts the limit of what a stranger may send.
-    admit: Option<Rc<std::cell::Cell<u64>>>,
+    pub(super) admit: Option<Rc<std::cell::Cell<u64>>>,
 }
 
 /// Connects, and asks anew every now and then.
-async fn connect(to: SocketAddr) -> io::Result<TcpStream> {
+pub(super) async fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     let connecting = async {
         loop {
             if let Ok(done) = timeout(CONNECT_AGAIN, TcpStream::connect(to)).await {
@@ -178,7 +189,7 @@ async fn connect(to: SocketAddr) -> io::Result<TcpStream> {
 }
 
 /// Sets what every connection between nodes needs.
-fn prepare(socket: &TcpStream) -> io::Result<()> {
+pub(super) fn prepare(socket: &TcpStream) -> io::Result<()> {
     socket.set_nodelay(true)?;
     #[cfg(target_os = "linux")]
     rustix::net::sockopt::set_tcp_user_timeout(socket, UNACKNOWLEDGED.as_millis() as u32)?;
@@ -188,7 +199,7 @@ fn prepare(socket: &TcpStream) -> io::Result<()> {
 // Opening.
 impl Shell {
     /// Reaches one address.
-    async fn reach(&self, to: SocketAddr, expected: Option<NodeId>) -> Result<Proved, DialError> {
+    pub(super) async fn reach(&self, to: SocketAddr, expected: Option<NodeId>) -> Result<Proved, DialError> {
         match &self.network {
             Network::Tls(tls) => self.reach_by_tls(tls, to, expected).await,
             Network::Memory(hub) => {
@@ -221,7 +232,7 @@ impl Shell {
     }
 
     /// Opens a connection to a peer at one of its addresses, each tried a little after the one before.
-    async fn open(
+    pub(super) async fn open(
         self: &Rc<Shell>,
         endpoints: Vec<SocketAddr>,
         expected: Option<NodeId>,
@@ -263,7 +274,11 @@ impl Shell {
     }
 
     /// Greets whoever we have reached, and makes a link of it.
-    async fn greet(self: &Rc<Shell>, proved: Proved, purpose: Purpose) -> Result<Rc<Link>, DialError> {
+    pub(super) async fn greet(
+        self: &Rc<Shell>,
+        proved: Proved,
+        purpose: Purpose,
+    ) -> Result<Rc<Link>, DialError> {
         let Proved { mut stream, key, admit } = proved;
         let hello = self.driver.borrow().hello(purpose, key.id());
         let (said, offered) = ((hello.incarnation, hello.lineage), (hello.yields, hello.adopts));
@@ -281,7 +296,7 @@ impl Shell {
                 self.enter(|driver| driver.was_refused(key.id(), &refused));
                 return Err(DialError::Refused(refused));
             }
-            Greeting::Agreed | Greeting::Copies { .. } => {
+            _ => {
                 return Err(DialError::Unreachable("an answer out of turn".into()));
             }
         };
@@ -338,8 +353,21 @@ impl Shell {
     /// Opens a connection for a message, in a task of its own.
     async fn dial(self: Rc<Shell>, to: NodeId, bulk: bool, endpoints: Vec<SocketAddr>) {
         let purpose = if bulk { Purpose::Bulk } else { Purpose::Peer };
-        let opened = self.open(endpoints, Some(to), purpose).await;
-        self.enter(|driver| driver.dialled(to, bulk, opened));
+        let mut opening = std::pin::pin!(self.open(endpoints, Some(to), purpose));
+        let opened = match timeout(DIRECT_ALONE, &mut opening).await {
+            Ok(opened) => opened,
+            Err(_) => {
+                self.enter(|driver| driver.seek(to, bulk));
+                opening.await
+            }
+        };
+        self.enter(|driver| {
+            let unreachable = matches!(opened, Err(DialError::Unreachable(_)));
+            driver.dialled(to, bulk, opened);
+            if unreachable {
+                driver.seek(to, bulk);
+            }
+        });
     }
 
     /// Finds out who is at an address, by opening a connection to it.
@@ -447,6 +475,16 @@ impl Shell {
                 return Err(DialError::Unwelcome(refused));
             }
         }
+        let third = match theirs.purpose {
+            Purpose::Relay => match self.reach_for(theirs.relay).await {
+                Ok(socket) => Some(socket),
+                Err(refused) => {
+                    Greeting::Refused(refused.clone()).write(&mut stream).await?;
+                    return Err(DialError::Unwelcome(refused));
+                }
+            },
+            _ => None,
+        };
         if let Some(admit) = admit {
             // Frames may follow its agreement at once, in the same packet.
             admit.set(0);
@@ -458,9 +496,13 @@ impl Shell {
                 self.enter(|driver| driver.was_refused(key.id(), &refused));
                 return Err(DialError::Refused(refused));
             }
-            Greeting::Hello(_) | Greeting::Copies { .. } => {
+            _ => {
                 return Err(DialError::Unreachable("a greeting out of turn".into()));
             }
+        }
+        if let Some(socket) = third {
+            self.carry(stream, socket);
+            return Ok(None);
         }
         let link = self
             .enter(|driver| {
@@ -516,7 +558,7 @@ impl Driver {
         self.dialling.get_mut(&key)
     }
 
-    fn dialled(&mut self, to: NodeId, bulk: bool, opened: Result<Rc<Link>, DialError>) {
+    pub(super) fn dialled(&mut self, to: NodeId, bulk: bool, opened: Result<Rc<Link>, DialError>) {
         let Some(Dialling { waiting }) = self.dialling.remove(&(to, bulk)) else { return };
         self.waiting_to_leave -= waiting.len();
         match opened {
@@ -681,11 +723,13 @@ impl Driver {
         })
     }
 
-    /// Handles a greeting over an open connection: a last word of a peer, or a new number of copies.
+    /// Handles a greeting over an open connection.
     pub(super) fn control(&mut self, link: &Rc<Link>, bytes: &[u8]) {
         let refused = match Greeting::decode(bytes) {
             Some(Greeting::Refused(refused)) => refused,
             Some(Greeting::Copies { version, count }) => return self.hear_copies(version, count),
+            Some(Greeting::Seeking { peer }) => return self.seeks(link, peer),
+            Some(Greeting::Hears { peer }) => return self.heard_by(link, peer),
             _ => return,
         };
         tracing::debug!(peer = %link.peer, why = refused.text, "a peer closes the connection");

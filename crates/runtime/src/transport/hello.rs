@@ -8,6 +8,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use kringle_core::config::ClusterId;
+use kringle_core::id::NodeId;
 use kringle_core::wire::ADDRESSES_MAX;
 use minicbor::{Decoder, Encoder};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -28,6 +29,8 @@ pub(crate) enum Purpose {
     Bulk,
     /// Nothing but the answer: who is there, in which life?
     Who,
+    /// Bytes to and from a third node, which the dialler cannot reach.
+    Relay,
 }
 
 /// What a node says about itself.
@@ -63,6 +66,8 @@ pub(crate) struct Hello {
     pub(crate) records: u64,
     /// Whether it is joining, and would drop its own lineage for the receiver's: its store is empty.
     pub(crate) yields: bool,
+    /// The third node, if bytes are to be relayed.
+    pub(crate) relay: Option<NodeId>,
 }
 
 /// Why a node is turned away.
@@ -113,6 +118,14 @@ pub(crate) enum Greeting {
         version: u64,
         count: u64,
     },
+    /// Does the receiver hear this node, which the sender cannot reach? Said over open connections, like the answer.
+    Seeking {
+        peer: NodeId,
+    },
+    /// Yes, it does.
+    Hears {
+        peer: NodeId,
+    },
 }
 
 const KIND: u8 = 0;
@@ -139,6 +152,7 @@ const PROTOCOL: u8 = 20;
 const ADOPTS: u8 = 21;
 const COPIES_VERSION: u8 = 22;
 const COPIES: u8 = 23;
+const PEER: u8 = 24;
 /// Shared settings that a greeting may name.
 const PROTOCOL_MAX: u64 = 32;
 
@@ -155,6 +169,14 @@ impl Greeting {
                 writer.number(KIND, 3);
                 writer.number(COPIES_VERSION, *version);
                 writer.number(COPIES, *count);
+            }
+            Greeting::Seeking { peer } => {
+                writer.number(KIND, 4);
+                writer.bytes(PEER, &peer.to_bytes());
+            }
+            Greeting::Hears { peer } => {
+                writer.number(KIND, 5);
+                writer.bytes(PEER, &peer.to_bytes());
             }
         }
         let Writer { mut out, count } = writer;
@@ -174,6 +196,8 @@ impl Greeting {
                 version: fields.number(COPIES_VERSION)?,
                 count: fields.number(COPIES)?,
             }),
+            4 => Some(Greeting::Seeking { peer: fields.peer()? }),
+            5 => Some(Greeting::Hears { peer: fields.peer()? }),
             _ => None,
         }
     }
@@ -252,6 +276,7 @@ impl Writer {
             Purpose::Peer => 0,
             Purpose::Bulk => 1,
             Purpose::Who => 2,
+            Purpose::Relay => 3,
         };
         self.number(PURPOSE, purpose);
         self.bytes(CLUSTER, &hello.cluster.0);
@@ -295,6 +320,9 @@ impl Writer {
         }
         if hello.yields {
             self.number(YIELDS, 1);
+        }
+        if let Some(peer) = &hello.relay {
+            self.bytes(PEER, &peer.to_bytes());
         }
     }
 
@@ -398,6 +426,7 @@ impl<'b> Fields<'b> {
                 0 => Purpose::Peer,
                 1 => Purpose::Bulk,
                 2 => Purpose::Who,
+                3 => Purpose::Relay,
                 _ => return None,
             },
             cluster: ClusterId(self.bytes(CLUSTER)?.try_into().ok()?),
@@ -416,7 +445,12 @@ impl<'b> Fields<'b> {
             lineage: self.number(LINEAGE),
             records: self.number(RECORDS).unwrap_or(0),
             yields: self.number(YIELDS) == Some(1),
+            relay: self.peer(),
         })
+    }
+
+    fn peer(&self) -> Option<NodeId> {
+        NodeId::from_bytes(self.bytes(PEER)?).ok()
     }
 
     fn refused(&self) -> Option<Refused> {
@@ -466,13 +500,15 @@ mod tests {
             lineage: Some(u64::MAX),
             records: u64::MAX,
             yields: true,
+            relay: Some(NodeId::new(9)),
         }
     }
 
     fn greetings() -> Vec<Greeting> {
         let plain =
             Hello { adopts: 0, region: None, certificate: None, token: None, credentials: None, ..hello() };
-        let plain = Hello { lineage: None, records: 0, yields: false, copies_version: 0, ..plain };
+        let plain =
+            Hello { lineage: None, records: 0, yields: false, copies_version: 0, relay: None, ..plain };
         let plain = Hello { protocol: Protocol::heard([]), ..plain };
         let full = Hello { granted: Some(vec![3; 109]), ..hello() };
         let later = Some((9, vec!["10.0.0.1:7400".parse().unwrap()]));
@@ -486,6 +522,8 @@ mod tests {
             Greeting::Refused(Refused { why: Why::Superseded, text: String::new(), later }),
             Greeting::Agreed,
             Greeting::Copies { version: u64::MAX, count: 5 },
+            Greeting::Seeking { peer: NodeId::new(4) },
+            Greeting::Hears { peer: NodeId::new(u128::MAX) },
         ]
     }
 

@@ -45,6 +45,8 @@ pub(crate) struct Link {
     pub(crate) rtt: Cell<Option<u32>>,
     /// Whether it ends because it is not needed any more, and not because the peer is gone.
     pub(crate) orderly: Cell<bool>,
+    /// The node between this one and the peer, if it cannot be reached otherwise.
+    pub(crate) via: Cell<Option<NodeId>>,
     /// A question under way that will be timed.
     pub(crate) timed: Cell<Option<(Nonce, Time)>>,
     /// Set when the link begins to end.
@@ -125,6 +127,7 @@ impl Link {
             unheard: Cell::new(None),
             rtt: Cell::new(ends.rtt),
             orderly: Cell::new(false),
+            via: Cell::new(None),
             timed: Cell::new(None),
             closing: Notify::new(),
             out: RefCell::default(),

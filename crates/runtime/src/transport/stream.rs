@@ -17,6 +17,8 @@ pub(crate) enum Stream {
     Tls(Box<TlsStream<Metered>>),
     /// Inside the process.
     Memory(DuplexStream),
+    /// Encrypted, inside a connection with a third node.
+    Relayed(Box<TlsStream<Stream>>),
 }
 
 macro_rules! each {
@@ -24,6 +26,7 @@ macro_rules! each {
         match $self.get_mut() {
             Stream::Tls($stream) => $call,
             Stream::Memory($stream) => $call,
+            Stream::Relayed($stream) => $call,
         }
     };
 }

@@ -94,6 +94,11 @@ impl Network {
             || !matches!(self.partition, Partition::Whole) && self.group(from) != self.group(to)
     }
 
+    /// Says whether a connection between two nodes cannot work: it needs both directions.
+    pub fn is_parted(&self, a: u32, b: u32) -> bool {
+        self.is_cut(a, b) || self.is_cut(b, a)
+    }
+
     fn is_cut_pair(&self, from: u32, to: u32) -> bool {
         // The smaller one first, so that both directions share a fate. A node always reaches itself.
         let pair = u64::from(from.min(to)) << 32 | u64::from(from.max(to));

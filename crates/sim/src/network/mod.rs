@@ -43,6 +43,8 @@ pub struct Network {
     /// How many of a million pairs of nodes can not talk to each other, though others can talk to both. Which pairs
     /// is decided by the seed: the same ones after each [`Network::mend`], and more of them for a larger number.
     pub cut_pairs_per_million: u32,
+    /// Whether nodes whose link is cut talk through a third one, as real nodes do. It takes them a moment to find one.
+    pub relays: bool,
     /// Whether only nodes that have talked before have a connection; otherwise everybody has.
     pub sparse: bool,
     cuts: BTreeSet<(u32, u32)>,
@@ -63,6 +65,7 @@ impl Network {
             reordered_per_million: 0,
             reorder_by: Duration::ZERO,
             cut_pairs_per_million: 0,
+            relays: false,
             sparse: false,
             cuts: BTreeSet::new(),
             partition: Partition::Whole,
@@ -85,6 +88,12 @@ impl Network {
             copies[1] = Some(self.delay(from, to).saturating_mul(2).saturating_add(held_up));
         }
         copies
+    }
+
+    /// The same for a message that goes through a third node. Connections keep the order, so nothing arrives twice.
+    pub fn transmit_through(&mut self, from: u32, via: u32, to: u32) -> [Option<Duration>; 2] {
+        let (there, on) = (self.transmit(from, via)[0], self.transmit(via, to)[0]);
+        [there.zip(on).map(|(there, on)| there.saturating_add(on)), None]
     }
 
     /// Returns the delay of one message.

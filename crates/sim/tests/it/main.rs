@@ -7,6 +7,7 @@ mod determinism;
 mod healing;
 mod leases;
 mod locality;
+mod relays;
 mod round_trips;
 mod store;
 mod way_back;

@@ -152,7 +152,7 @@ impl Chord {
     }
 
     pub(super) fn on_pong_via(&mut self, from: Contact, nonce: Nonce, target: NodeId, cx: &mut Ctx<'_>) {
-        match self.prober.answer_via(from.id, target, nonce) {
+        match self.prober.answer_via(from.id, target, nonce, cx) {
             // Alive, but not for us: kept and avoided. The heartbeat tries again.
             Some((peer, _)) => {
                 cx.note(Note::HalfReachable(peer));

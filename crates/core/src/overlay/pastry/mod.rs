@@ -436,7 +436,7 @@ impl Pastry {
     }
 
     fn handle_pong_via(&mut self, from: Contact, nonce: Nonce, target: NodeId, cx: &mut Ctx<'_>) {
-        match self.prober.answer_via(from.id, target, nonce) {
+        match self.prober.answer_via(from.id, target, nonce, cx) {
             // Alive, but not for us: stays in the tables and stays avoided. The heartbeat tries again.
             Some((peer, _)) => {
                 cx.note(Note::HalfReachable(peer));
