@@ -7,7 +7,7 @@ use core::time::Duration;
 use crate::config::{Config, OverlayKind};
 use crate::contact::{Addr, Contact};
 use crate::courier::{Courier, Ended};
-use crate::edge::{Command, Ctx, Failure, Input, Output, Raised, Refusal, Reply, RequestId, Timer};
+use crate::edge::{Command, Ctx, Event, Failure, Input, Output, Raised, Refusal, Reply, RequestId, Timer};
 use crate::id::{Key, NodeId};
 use crate::message::{Body, Outcome, Payload, Receipt, Routed, Stage};
 use crate::overlay::chord::{Chord, Lookup, Step};
@@ -184,6 +184,9 @@ impl Node {
                         let ended = self.courier.on_event(&event, &mut self.overlay, cx);
                         if let Some(store) = &mut self.store {
                             store.on_event(&event, &self.overlay, cx);
+                        }
+                        if let Event::Retired(id) = &event {
+                            self.overlay.on_retired(*id, cx);
                         }
                         cx.out.push(Output::Event(event));
                         ended

@@ -118,6 +118,9 @@ pub trait Overlay {
     /// Takes note of the proved sender of any message. `false`: ignore that message.
     fn on_heard(&mut self, from: Contact, cx: &mut Ctx<'_>) -> bool;
 
+    /// A node was retired: it never comes back, whatever it agreed to.
+    fn on_retired(&mut self, _id: NodeId, _cx: &mut Ctx<'_>) {}
+
     /// A message was ignored because its sender's id is known as somebody else's. If it wants to join, it should know.
     fn on_twin(&mut self, from: Contact, body: &Body, cx: &mut Ctx<'_>);
 
@@ -397,6 +400,10 @@ impl Overlay for AnyOverlay {
 
     fn leave(&mut self, request: RequestId, cx: &mut Ctx<'_>) {
         each!(self, o => o.leave(request, cx));
+    }
+
+    fn on_retired(&mut self, id: NodeId, cx: &mut Ctx<'_>) {
+        each!(self, o => o.on_retired(id, cx));
     }
 
     fn on_heard(&mut self, from: Contact, cx: &mut Ctx<'_>) -> bool {

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use kringle_core::contact::Contact;
 use kringle_core::dice::{Dice, SeededDice};
 use kringle_core::edge::Command;
 use kringle_core::id::Id;
@@ -85,7 +86,8 @@ enum Kind {
     /// that of [`Kind::Death`].
     LostIdentity,
     /// A node dies and never comes back. At most n - q members of any view at a time, and none of a view of two: its
-    /// survivor cannot tell death from a cut. The next only when all copies are back.
+    /// survivor cannot tell death from a cut. The next only when all copies are back. In a small Chord ring more than half
+    /// of the members stay: half of them cannot know that they may go on, until an operator says so.
     Death,
     /// A bit of a stored record flips. Several nodes at a time, but of each key one copy at a time, and only in views of two
     /// or more all of whose members serve: n - q + 1 others must be able to tell what they have. Not while a lost disk is
@@ -302,7 +304,7 @@ impl Faults {
                 {
                     return false;
                 }
-                if self.may_die(world) {
+                if self.may_die(world, node) {
                     self.lost.insert(node);
                     self.gone.insert(node);
                 }
@@ -366,7 +368,7 @@ impl Faults {
             }
             Kind::OldDisk => return self.roll_back(world, node),
             Kind::LostIdentity => {
-                if self.gone.contains(&node) || self.leaving.contains(&node) || !self.may_die(world) {
+                if self.gone.contains(&node) || self.leaving.contains(&node) || !self.may_die(world, node) {
                     return false;
                 }
                 self.lose(node);
@@ -376,7 +378,7 @@ impl Faults {
                 self.join(world, node);
             }
             Kind::Death => {
-                if self.gone.contains(&node) || self.leaving.contains(&node) || !self.may_die(world) {
+                if self.gone.contains(&node) || self.leaving.contains(&node) || !self.may_die(world, node) {
                     return false;
                 }
                 self.lose(node);
@@ -568,8 +570,11 @@ impl Faults {
     }
 
     /// See [`Kind::Death`].
-    fn may_die(&mut self, world: &World) -> bool {
+    fn may_die(&mut self, world: &World, node: u32) -> bool {
         self.look(world);
+        if !outlives(world, node) {
+            return false;
+        }
         let smallest = self.smallest.min(members_now(world));
         let disks = smallest.saturating_sub(smallest / 2 + 1);
         !self.doubts && self.lost.len() < disks && self.may_be_second(world) && self.left(world) > 2
@@ -601,6 +606,17 @@ impl Faults {
             self.smallest = members;
         }
     }
+}
+
+/// Says whether more than half of every small Chord ring is there without a node.
+fn outlives(world: &World, node: u32) -> bool {
+    let here =
+        |member: &Contact| world.running().any(|(index, other)| index != node && other.me() == *member);
+    let lists =
+        world.running().filter_map(|(_, other)| Some(other.overlay().as_chord()?.forming().members()));
+    lists
+        .into_iter()
+        .all(|list| list.is_empty() || 2 * list.iter().filter(|member| here(member)).count() > list.len())
 }
 
 /// Draws by how many milliseconds a clock steps.

@@ -76,3 +76,28 @@ fn members_that_never_come_back_are_counted_as_dead() {
         }
     }
 }
+
+/// Two of four nodes die for good. In a small Chord ring they might be the half that goes on; not once they are retired.
+#[test]
+fn half_of_a_small_ring_goes_on_when_the_other_half_is_retired() {
+    for seed in seeds(1..4) {
+        let settings = Settings { overlay: OverlayKind::Chord, slots: 16, ..Settings::default() };
+        let mut world = World::new(settings, seed).with_store(STORE, DiskOptions::default());
+        world.grow(4);
+        assert!(world.run_until(Duration::from_secs(60), is_whole), "seed {seed}");
+        let dead = [world.contact(2).id, world.contact(3).id];
+        [2, 3].into_iter().for_each(|node| world.crash(node));
+        world.run_for(Duration::from_secs(60));
+        assert_eq!(
+            world.ready().count(),
+            0,
+            "seed {seed}: half of the nodes cannot know that they may go on"
+        );
+        for id in dead {
+            let request = world.command(0, Command::Retire { id });
+            assert_eq!(world.finish(request), Ok(Reply::Retired), "seed {seed}");
+        }
+        let goes_on = world.run_until(Duration::from_secs(30), |world| world.ready().count() == 2);
+        assert!(goes_on, "seed {seed}");
+    }
+}

@@ -353,6 +353,15 @@ impl Overlay for Chord {
         cx.set_timer(Timer::Leave, cx.config.leave_grace);
     }
 
+    fn on_retired(&mut self, id: NodeId, cx: &mut Ctx<'_>) {
+        let member = self.forming.members().iter().find(|member| member.id == id).copied();
+        match member {
+            Some(member) if self.large => self.forming.farewell(member),
+            Some(member) => self.with_forming(cx, |forming, rules, out| forming.left(member, rules, out)),
+            None => {}
+        }
+    }
+
     fn on_heard(&mut self, from: Contact, cx: &mut Ctx<'_>) -> bool {
         if from.id == self.me.id {
             cx.refuse(Refusal::FromSelf);
