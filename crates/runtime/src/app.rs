@@ -1,5 +1,8 @@
 //! What a program embedding a node can hook into.
 
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use kringle_core::id::{Key, NodeId};
@@ -38,6 +41,47 @@ pub enum AppError {
     /// For three leases now this node has not been allowed to deliver: a neighbour does not grant, or is not there.
     #[error("this node has not been allowed to deliver for three leases")]
     LeasesOverdue,
+    /// A message was dropped, because so many wait already. Its origin gets an error when its deadline is over.
+    #[error("too many messages wait for answers of this application")]
+    Busy,
+}
+
+/// Answers that the applications of a node make at a time ([`Answer::Later`]).
+pub const SERVING_MAX: usize = 256;
+/// Messages that wait until one of these is done. Further ones are dropped.
+pub const WAITING_MAX: usize = 1024;
+
+/// What an application says to a message.
+pub enum Answer {
+    /// Nothing; the origin is told that the message was delivered.
+    None,
+    /// This.
+    Now(Vec<u8>),
+    /// What this comes to.
+    Later(Pin<Box<dyn Future<Output = Option<Vec<u8>>> + Send>>),
+}
+
+impl Answer {
+    /// An answer that takes time.
+    pub fn later(answer: impl Future<Output = Option<Vec<u8>>> + Send + 'static) -> Answer {
+        Answer::Later(Box::pin(answer))
+    }
+}
+
+impl From<Option<Vec<u8>>> for Answer {
+    fn from(answer: Option<Vec<u8>>) -> Answer {
+        answer.map_or(Answer::None, Answer::Now)
+    }
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Answer::None => f.write_str("None"),
+            Answer::Now(bytes) => f.debug_tuple("Now").field(bytes).finish(),
+            Answer::Later(_) => f.write_str("Later"),
+        }
+    }
 }
 
 /// What an application does with messages and changes. Every method has a default that does nothing.
@@ -51,6 +95,15 @@ pub trait App: Send + Sync + 'static {
     fn deliver(&self, key: Key, message: Message) -> Option<Vec<u8>> {
         let _ = (key, message);
         None
+    }
+
+    /// The same, for answers that take time; calls [`App::deliver`] unless it is implemented.
+    ///
+    /// Whether this node may deliver is checked right before the call, and not again while the answer is being made.
+    /// Calls begin in the order in which messages came; answers may overtake each other. At most [`SERVING_MAX`] are made at
+    /// a time, on the node's own thread: what blocks belongs into `spawn_blocking`.
+    fn respond(&self, key: Key, message: Message) -> Answer {
+        self.deliver(key, message).into()
     }
 
     /// A message passes through on its way to `next`. The application may change its bytes or the next hop; `false`
@@ -90,6 +143,10 @@ pub trait App: Send + Sync + 'static {
 impl<A: App + ?Sized> App for Arc<A> {
     fn deliver(&self, key: Key, message: Message) -> Option<Vec<u8>> {
         A::deliver(self, key, message)
+    }
+
+    fn respond(&self, key: Key, message: Message) -> Answer {
+        A::respond(self, key, message)
     }
 
     fn forward(&self, key: Key, message: &mut Message, next: &mut NodeId) -> bool {

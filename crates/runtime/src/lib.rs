@@ -27,7 +27,7 @@ pub mod report;
 pub mod seeds;
 pub mod transport;
 
-pub use app::{App, AppError, Message};
+pub use app::{Answer, App, AppError, Message};
 pub use builder::{Builder, StartError};
 pub use engine::{MIN_FREE, SCRUB_EVERY, SCRUB_RATE, Scrub, StoreKind};
 pub use error::RequestError;

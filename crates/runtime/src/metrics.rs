@@ -37,6 +37,7 @@ pub(crate) struct Metrics {
     pub(crate) relayed_bytes: Counter,
     pub(crate) dropped: Counter,
     pub(crate) app_unknown: Counter,
+    pub(crate) app_dropped: Counter,
     pub(crate) store_suspect: Counter,
     gauges: Gauges,
 }
@@ -110,6 +111,8 @@ impl Metrics {
         let dropped =
             counter("messages_dropped", "Messages not sent because the queue to their peer was full");
         let app_unknown = counter("app_unknown", "Messages for an application that is not registered here");
+        let app_dropped =
+            counter("app_dropped", "Messages dropped because an application had too many to answer");
         let store_suspect =
             counter("store_suspect", "Times the store had lost something and was replaced by an empty one");
         let gauges = Gauges::default();
@@ -163,6 +166,7 @@ impl Metrics {
             relayed_bytes,
             dropped,
             app_unknown,
+            app_dropped,
             store_suspect,
             gauges,
         }

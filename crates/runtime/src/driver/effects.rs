@@ -8,7 +8,6 @@ use kringle_core::edge::{Dial, Event as CoreEvent, Input, Note, Output, Verdict}
 use kringle_core::message::{App as Bytes, Body, Payload, Routed};
 use kringle_core::overlay::Status;
 use kringle_core::range::IdRange;
-use kringle_core::time::Time;
 use kringle_core::wire;
 
 use super::{Driver, NEVER, asks};
@@ -118,34 +117,6 @@ impl Driver {
             self.soon.push_back(Input::Forwarded { hop, verdict: Verdict::Changed { to: chosen, app } });
         }
         self.send(chosen, Body::Routed(routed), Dial::IfNeeded);
-    }
-
-    /// Gives a message to its application, unless the clock says that it is too late.
-    fn deliver(&mut self, routed: Routed, not_after: Option<Time>) {
-        if not_after.is_some_and(|end| self.clock.now() > end) {
-            return self.soon.push_back(Input::DeliverRefused { routed: Box::new(routed) });
-        }
-        let Routed { key, origin, serial, hops, payload, .. } = routed;
-        let (Payload::App(app) | Payload::Direct(app)) = payload else { return };
-        let hook = self.apps.iter().find(|(purpose, _)| *purpose == app.purpose);
-        let bytes = match hook {
-            _ if app.purpose == describe::PURPOSE => self.view().answer(&app.bytes),
-            Some((_, hook)) => {
-                let Bytes { purpose, bytes } = *app;
-                let message = Message { purpose, origin: origin.id, hops, bytes };
-                let answer = guarded(|| hook.deliver(key, message)).flatten();
-                let (limit, size) = (self.config.payload, answer.as_ref().map_or(0, Vec::len));
-                if size > limit as usize {
-                    let _ = guarded(|| hook.error(AppError::TooLarge { bytes: size, limit }));
-                }
-                answer.filter(|_| size <= limit as usize)
-            }
-            None => {
-                self.metrics.app_unknown.inc();
-                return self.soon.push_back(Input::Unhandled { to: origin, serial, hops });
-            }
-        };
-        self.soon.push_back(Input::Answer { to: origin, serial, hops, bytes });
     }
 
     /// Nearness by region: the round trip, and more of it for a peer of another region.

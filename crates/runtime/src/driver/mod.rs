@@ -8,6 +8,7 @@
 //! then.
 
 mod agreeing;
+mod delivering;
 mod duties;
 mod effects;
 mod joining;
@@ -28,7 +29,7 @@ use kringle_core::config::{ClusterId, Config, Metric};
 use kringle_core::dice::SeededDice;
 use kringle_core::edge::{Command, Ctx, Failure, Input, Outbox, Output, Refusal, Reply, RequestId, Timer};
 use kringle_core::id::NodeId;
-use kringle_core::message::{Body, Nonce};
+use kringle_core::message::{Body, Nonce, Routed};
 use kringle_core::node::Node;
 use kringle_core::overlay::pastry::Message;
 use kringle_core::time::Time;
@@ -141,6 +142,9 @@ pub(crate) struct Driver {
     /// Peers whose stores were founded apart, each reported once.
     apart: HashSet<NodeId>,
     apps: Vec<(u32, Arc<dyn App>)>,
+    /// Answers that applications are making, and messages that wait for one of these to be done.
+    serving: usize,
+    undelivered: VecDeque<(Routed, Option<Time>)>,
     /// Changes of the leaf set in this round.
     joined: Vec<NodeId>,
     left: Vec<NodeId>,
@@ -275,6 +279,8 @@ impl Shell {
                 pin: None,
                 apart: HashSet::new(),
                 apps: parts.apps,
+                serving: 0,
+                undelivered: VecDeque::new(),
                 joined: Vec::new(),
                 left: Vec::new(),
                 about: parts.about,

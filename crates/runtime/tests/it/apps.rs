@@ -1,13 +1,16 @@
 //! Applications: deliveries, hooks on the way, direct messages, changes, events.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
 use kringle_core::id::{Key, NodeId};
+use kringle_runtime::app::{SERVING_MAX, WAITING_MAX};
 use kringle_runtime::key::key_of;
 use kringle_runtime::report::What;
 use kringle_runtime::transport::mem::Hub;
-use kringle_runtime::{App, AppError, Handle, Message, RequestError};
+use kringle_runtime::{Answer, App, AppError, Handle, Message, RequestError};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::support::{LONG, Place, builder, nearest, run, until};
@@ -211,5 +214,76 @@ fn a_request_that_nobody_waits_for_any_more_is_dropped() {
             assert!(started.await);
         }
         assert_eq!(pair.route(b"still here").await, Ok(Some(b"re: still here".to_vec())));
+    });
+}
+
+/// Answers when it is told to.
+struct Slow {
+    begun: Mutex<Vec<String>>,
+    errors: AtomicUsize,
+    go: Arc<Semaphore>,
+}
+
+impl App for Slow {
+    fn respond(&self, _: Key, message: Message) -> Answer {
+        let text = String::from_utf8(message.bytes).unwrap();
+        self.begun.lock().unwrap().push(text.clone());
+        let go = self.go.clone();
+        match text.as_str() {
+            "now" => Answer::Now(b"at once".to_vec()),
+            "panic" => Answer::later(async { panic!("as told") }),
+            _ => Answer::later(async move {
+                go.acquire().await.ok()?.forget();
+                Some(text.into_bytes())
+            }),
+        }
+    }
+
+    fn error(&self, error: AppError) {
+        assert_eq!(error, AppError::Busy);
+        self.errors.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn answers_may_take_time_and_are_bounded() {
+    run(async {
+        let app = Arc::new(Slow {
+            begun: Mutex::default(),
+            errors: AtomicUsize::new(0),
+            go: Arc::new(Semaphore::new(0)),
+        });
+        let node = builder(&Place::Memory(Hub::new()), None).app(16, app.clone()).start_here().await.unwrap();
+        timeout(LONG, node.ready()).await.unwrap().unwrap();
+        let ask = |text: String| {
+            let node = node.clone();
+            tokio::task::spawn_local(async move { node.send(node.id(), 16, text.into_bytes(), LONG).await })
+        };
+        // One that takes time holds up nothing else.
+        let first = ask("first".into());
+        until("it has begun", async || app.begun.lock().unwrap().len() == 1).await;
+        assert_eq!(
+            node.send(node.id(), 16, b"now".to_vec(), LONG).await.unwrap().answer,
+            Some(b"at once".to_vec())
+        );
+        assert_eq!(node.send(node.id(), 16, b"panic".to_vec(), LONG).await.unwrap().answer, None);
+        app.go.add_permits(1);
+        assert_eq!(first.await.unwrap().unwrap().answer, Some(b"first".to_vec()));
+        // As many as may, those that wait, and ten too many.
+        app.begun.lock().unwrap().clear();
+        let count = SERVING_MAX + WAITING_MAX;
+        let asked: Vec<_> = (0..count).map(|at| ask(at.to_string())).collect();
+        until("as many as may have begun", async || app.begun.lock().unwrap().len() == SERVING_MAX).await;
+        let more: Vec<_> = (0..10).map(|_| ask("too many".into())).collect();
+        until("the others are dropped", async || app.errors.load(Ordering::Relaxed) == 10).await;
+        assert_eq!(app.begun.lock().unwrap().len(), SERVING_MAX);
+        app.go.add_permits(count);
+        for (at, asked) in asked.into_iter().enumerate() {
+            let answer = timeout(LONG, asked).await.unwrap().unwrap().unwrap().answer;
+            assert_eq!(answer, Some(at.to_string().into_bytes()));
+        }
+        let in_order: Vec<String> = (0..count).map(|at| at.to_string()).collect();
+        assert_eq!(*app.begun.lock().unwrap(), in_order);
+        more.into_iter().for_each(|more| more.abort());
     });
 }
