@@ -39,6 +39,8 @@ pub enum Action {
     CutOff(u8),
     /// All links are mended.
     Mend,
+    /// The ends of all cut links talk through a third node.
+    Relay,
     /// A node's user sends the message of the plan.
     Route(u8),
     /// A node's driver makes the call of the application it was asked to make.
@@ -83,6 +85,7 @@ impl fmt::Display for Action {
             Action::Cut(a, b) => write!(f, "cut {a} {b}"),
             Action::CutOff(node) => write!(f, "cut-off {node}"),
             Action::Mend => write!(f, "mend"),
+            Action::Relay => write!(f, "relay"),
             Action::Route(node) => write!(f, "route {node}"),
             Action::Upcall(node) => write!(f, "upcall {node}"),
         }
@@ -125,6 +128,7 @@ impl FromStr for Action {
             ["cut", a, b] => Ok(Action::Cut(node(a)?, node(b)?)),
             ["cut-off", at] => Ok(Action::CutOff(node(at)?)),
             ["mend"] => Ok(Action::Mend),
+            ["relay"] => Ok(Action::Relay),
             ["route", at] => Ok(Action::Route(node(at)?)),
             ["upcall", at] => Ok(Action::Upcall(node(at)?)),
             _ => Err(wrong()),

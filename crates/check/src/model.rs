@@ -164,6 +164,9 @@ impl Ring {
         if calm && !state.cuts.is_empty() && self.plan.broken.is_empty() {
             actions.push(Action::Mend);
         }
+        if left.relays.0 > 0 && self.after(state, Action::Relay).is_some() {
+            actions.push(Action::Relay);
+        }
     }
 }
 

@@ -40,6 +40,8 @@ pub struct Faults {
     pub cuts: Count,
     /// Nodes that are cut off from all others.
     pub cut_offs: Count,
+    /// Cut links whose ends find a third node to talk through. What goes that way may take any time.
+    pub relays: Count,
     /// Messages that users send.
     pub routes: Count,
 }
@@ -110,6 +112,7 @@ const NONE: Faults = Faults {
     pauses: Count(0),
     cuts: Count(0),
     cut_offs: Count(0),
+    relays: Count(0),
     routes: Count(0),
 };
 
@@ -236,6 +239,18 @@ pub const PLANS: &[Plan] = &[
         lull: Duration::from_millis(1800),
         span: Duration::from_millis(2600),
         sometimes: &[Sometimes::TwoDeliver, Sometimes::LeaseLost, Sometimes::Isolated],
+        ..BASE
+    },
+    Plan {
+        name: "relayed-link",
+        about: "three ready nodes, one link cut, its ends talk through the third, at any pace",
+        ids: &[0x10, 0x50, 0x90],
+        ready: 3,
+        faults: Faults { cuts: Count(1), relays: Count(1), ..NONE },
+        heartbeat: Duration::from_millis(400),
+        lull: Duration::from_millis(1800),
+        span: Duration::from_millis(2600),
+        sometimes: &[Sometimes::TwoDeliver, Sometimes::Suspected],
         ..BASE
     },
     Plan {
@@ -377,6 +392,7 @@ impl Plan {
             (faults.pauses, "pauses"),
             (faults.cuts, "cut links"),
             (faults.cut_offs, "nodes cut off"),
+            (faults.relays, "relays"),
             (faults.routes, "messages"),
         ];
         let some = counted.iter().filter(|(count, _)| count.0 > 0);

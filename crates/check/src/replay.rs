@@ -105,7 +105,7 @@ impl Driven<'_> {
                 let others = (0..world.len() as u32).filter(|other| *other != u32::from(node));
                 others.for_each(|other| world.network.cut_both(node.into(), other));
             }
-            Action::Mend => world.network.mend(),
+            Action::Mend | Action::Relay => world.network.mend(),
             Action::Route(node) => drop(world.route(node.into(), self.ring.rules().key, &[1])),
             Action::Upcall(node) => return world.make_upcall(node.into()),
         }

@@ -36,6 +36,8 @@ pub struct State {
     pub(crate) messages: Vec<Message>,
     /// Links that lead nowhere, each in one direction.
     pub(crate) cuts: Vec<(u8, u8)>,
+    /// Links that lead through a third node: what is on them is never late.
+    pub(crate) relayed: Vec<(u8, u8)>,
     /// What may still go wrong.
     pub(crate) left: Faults,
     /// An application was given a message.
@@ -104,6 +106,7 @@ impl State {
             slots: slots.collect(),
             messages: Vec::new(),
             cuts: Vec::new(),
+            relayed: Vec::new(),
             left,
             delivered: false,
             delivered_twice: None,
@@ -166,6 +169,7 @@ impl State {
                 (self.left.cut_offs.spend() && cut, true)
             }
             Action::Mend => (!std::mem::take(&mut self.cuts).is_empty(), true),
+            Action::Relay => (self.left.relays.spend() && self.relay(), true),
             Action::Route(node) => {
                 let app = App { purpose: 16, bytes: vec![1] };
                 let deadline = std::time::Duration::from_secs(20);
@@ -186,7 +190,8 @@ impl State {
     /// Says whether something is under way that takes no time, unless it is slow.
     pub(crate) fn is_busy(&self) -> bool {
         let waits = |slot: &Slot| slot.paused.is_none() && !slot.upcalls.is_empty();
-        !self.messages.is_empty() || self.slots.iter().any(waits)
+        let on_time = |message: &Message| !self.relayed.contains(&(message.from, message.to));
+        self.messages.iter().any(on_time) || self.slots.iter().any(waits)
     }
 
     /// Names all messages in flight. Of two that are the same in every way, only the first.
@@ -371,6 +376,18 @@ impl State {
         true
     }
 
+    /// The ends of cut links find a node that reaches both.
+    fn relay(&mut self) -> bool {
+        let reaches = |via: u8, end: u8| self.cuts.binary_search(&(via, end)).is_err();
+        let bridged = |(a, b): &(u8, u8)| {
+            let mut others = self.running().map(|(via, _)| via).filter(|via| via != a && via != b);
+            others.any(|via| reaches(via, *a) && reaches(via, *b))
+        };
+        let possible = !self.cuts.is_empty() && self.cuts.iter().all(bridged);
+        self.relayed = std::mem::take(&mut self.cuts);
+        possible
+    }
+
     /// The driver reads the clock right before the call, and does not make it if it is too late.
     fn upcall(&mut self, node: u8, rules: &Rules<'_>) -> bool {
         let slot = &mut self.slots[usize::from(node)];
@@ -460,7 +477,8 @@ impl State {
             (&slot.node, slot.contact.incarnation, slot.told).hash(&mut print);
             (&slot.timers, &slot.paused, &slot.upcalls).hash(&mut print);
         }
-        (self.since, &self.cuts, &self.left, self.delivered, self.delivered_twice).hash(&mut print);
+        (self.since, &self.cuts, &self.relayed, &self.left, self.delivered, self.delivered_twice)
+            .hash(&mut print);
         // In an order that does not depend on when they were sent.
         let mut order: Vec<(u64, &Message)> = Vec::with_capacity(self.messages.len());
         for message in &self.messages {
