@@ -306,7 +306,8 @@ impl Task {
         }
         self.filled[Space::ALL.len()] += ENTRY as u64;
         for (table, filled) in spaces.iter().chain([engine]).zip(&mut self.filled) {
-            if *filled > MEMTABLE {
+            // While the worker is behind, the memtable may grow: waiting would hold up all commits.
+            if *filled > 3 * MEMTABLE || (*filled > MEMTABLE && !is_behind(table)) {
                 await_worker(db, table)?;
                 table.rotate_memtable().map_err(|error| StoreError::of(&error))?;
                 *filled = 0;
@@ -335,11 +336,15 @@ impl Task {
 /// for that itself, inside a commit, but without end if its worker has failed meanwhile (fjall 3.1: at four memtables or
 /// thirty tables).
 fn await_worker(db: &Database, table: &Keyspace) -> Result<(), StoreError> {
-    while table.tree.sealed_memtable_count() >= MEMTABLES || table.tree.l0_run_count() >= TABLES {
+    while is_behind(table) {
         db.persist(PersistMode::Buffer).map_err(|error| StoreError::of(&error))?;
         std::thread::sleep(Duration::from_millis(1));
     }
     Ok(())
+}
+
+fn is_behind(table: &Keyspace) -> bool {
+    table.tree.sealed_memtable_count() >= MEMTABLES || table.tree.l0_run_count() >= TABLES
 }
 
 /// Returns the last write of each key, in the order of keys: one batch has no order inside.
