@@ -36,7 +36,7 @@ pub struct State {
     pub(crate) messages: Vec<Message>,
     /// Links that lead nowhere, each in one direction.
     pub(crate) cuts: Vec<(u8, u8)>,
-    /// Links that lead through a third node: what is on them is never late.
+    /// Links that lead through a third node. Messages on them may take any time, without using up `late`.
     pub(crate) relayed: Vec<(u8, u8)>,
     /// What may still go wrong.
     pub(crate) left: Faults,

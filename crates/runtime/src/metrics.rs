@@ -107,7 +107,8 @@ impl Metrics {
         let idle_closed = counter("connections_idle_closed", "Connections closed because nothing was said");
         let by_relay = counter("connections_by_relay", "Connections opened to peers through a third node");
         let relayed = counter("connections_relayed", "Connections of other nodes that this one carried");
-        let relayed_bytes = counter("relayed_bytes", "Bytes of connections of other nodes, once these ended");
+        let relayed_bytes =
+            counter("relayed_bytes", "Bytes of connections of other nodes that were closed in order");
         let dropped =
             counter("messages_dropped", "Messages not sent because the queue to their peer was full");
         let app_unknown = counter("app_unknown", "Messages for an application that is not registered here");

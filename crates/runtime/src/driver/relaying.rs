@@ -1,8 +1,7 @@
 //! Relays: two nodes that cannot reach each other talk through a third.
 //!
-//! Whoever cannot reach a peer asks some of those it is connected with whether they hear that peer. The first that does
-//! is dialled a second time, for nothing but carrying bytes: it connects to the peer and copies what comes from either
-//! side. The two ends prove their keys to each other through it, so it can neither read nor change what it carries, and to
+//! A node that cannot reach a peer asks some of the nodes it is connected with whether they hear that peer. The first that
+//! says yes becomes the relay: it is dialled a second time, connects to the peer and copies bytes both ways. The two ends prove their keys to each other through it, so it can neither read nor change what it carries, and to
 //! the peer this is a connection like any other. What travels that way is only slower.
 //!
 //! Without a common neighbour everything stays as it was. A relay carries no relayed connection further.
@@ -196,7 +195,7 @@ impl Driver {
 }
 
 impl Shell {
-    /// Connects to the peer that somebody cannot reach.
+    /// As the relay: connects to the peer that the asking node cannot reach.
     pub(super) async fn reach_for(&self, peer: Option<NodeId>) -> Result<TcpStream, Refused> {
         let endpoints = self.driver.borrow().relay_to(peer)?;
         for to in endpoints {
