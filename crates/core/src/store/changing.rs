@@ -12,7 +12,6 @@ use core::time::Duration;
 use super::coding::Sum;
 use super::message::{Item, Word};
 use super::pulling::Why;
-use super::version::Version;
 use super::view::{Ballot, Cut, Member, Next, Round, Slot, Standing, View};
 use super::{After, Store};
 use crate::config::Safeguard;
@@ -520,7 +519,7 @@ impl Store {
         slot.entered = Some(entered);
         (slot.promised, slot.accepted, slot.round, slot.learner) = (None, None, None, learner);
         (slot.agreed, slot.safe, slot.since) = (0, 0, cx.now);
-        (slot.remembered, slot.abstains, slot.floor) = (None, false, Version::ZERO);
+        (slot.remembered, slot.abstains) = (None, false);
         slot.standing = match mine {
             true if slot.state == entered => Standing::Ready,
             true if !cx.config.rule(Safeguard::Settle) => Standing::Ready,

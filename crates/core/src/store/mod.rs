@@ -364,13 +364,13 @@ impl Store {
             if !slot.view.has(me) {
                 slot.standing = Standing::Outside;
             }
-            if slot.promised.is_some() {
+            if slot.promised.is_some() || kept.abstains {
                 store.changing.insert(number);
             }
             if matches!(slot.standing, Standing::Behind | Standing::Doubting(_)) {
                 store.to_pull.insert(number);
             }
-            (slot.remembered, slot.abstains, slot.floor) = (kept.remembered, kept.abstains, kept.floor);
+            (slot.remembered, slot.abstains) = (kept.remembered, kept.abstains);
             slot.doubted = kept.doubted;
             store.slots.insert(number, slot);
             store.read_tally(number, records, config);

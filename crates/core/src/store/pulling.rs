@@ -10,10 +10,8 @@ use core::time::Duration;
 
 use super::Store;
 use super::coding::{Shared, Sum};
-use super::doubting::Told;
 use super::message::{Message, Packet, Step, Word};
 use super::record::{Cell, Record};
-use super::version::Version;
 use super::view::{Ballot, Cut, PARTS, Slot, Standing};
 use crate::contact::Contact;
 use crate::edge::Ctx;
@@ -253,22 +251,20 @@ impl Store {
         if damaged {
             self.doubt(number, cx);
         }
-        let mut promised = None;
         if let Some(doubted) = doubted {
             page.2 = self.is_sure_of(number, doubted);
-            promised = Some(self.highest_ballot(number, cx));
         } else if damaged {
             // The puller must ask another member, and so must this node.
             (page, records, more) = ((0, Sum::default(), false), Vec::new(), false);
         }
         let (epoch, state, ready) = page;
-        let message = Message::Page { nonce, epoch, state, ready, parts: differ, records, more, promised };
+        let message = Message::Page { nonce, epoch, state, ready, parts: differ, records, more };
         cx.send(from, Body::Store(Box::new(Packet { message, contacts: Vec::new() })));
     }
 
     /// Records have come.
     pub(super) fn on_page(&mut self, from: NodeId, page: Message, ring: &dyn Routes, cx: &mut Ctx<'_>) {
-        let Message::Page { nonce, epoch, state, ready, parts, records, more, promised } = page else {
+        let Message::Page { nonce, epoch, state, ready, parts, records, more } = page else {
             return;
         };
         let theirs = state;
@@ -353,8 +349,7 @@ impl Store {
             // All parts are equal and the sums are not: ours is wrong, or theirs.
             self.recount(number, cx.records, cx.config);
         }
-        let told = Told { sure: ready && pull.late, promised: promised.unwrap_or(Version::ZERO) };
-        self.pull_done(number, pull.why, from, told, cx);
+        self.pull_done(number, pull.why, from, ready && pull.late, cx);
     }
 
     fn pulled(&mut self, number: u32, cell: &Cell, record: &Record, why: Why, cx: &mut Ctx<'_>) {
@@ -419,7 +414,7 @@ impl Store {
         }
     }
 
-    fn pull_done(&mut self, number: u32, why: Why, from: NodeId, told: Told, cx: &mut Ctx<'_>) {
+    fn pull_done(&mut self, number: u32, why: Why, from: NodeId, sure: bool, cx: &mut Ctx<'_>) {
         match why {
             Why::CatchUp => {
                 let Some(slot) = self.slots.get_mut(&number) else { return };
@@ -444,7 +439,7 @@ impl Store {
             }
             Why::Merge { ballot } | Why::Adopt { ballot, .. } => self.merged(from, number, ballot, cx),
             Why::Settle { ballot, state } => self.settled(from, number, ballot, state),
-            Why::Doubt => self.doubt_heard(number, from, told, cx),
+            Why::Doubt => self.doubt_heard(number, from, sure, cx),
             Why::Rebuild => self.rebuild_heard(number, from, cx),
             Why::Sweep => {}
         }

@@ -56,6 +56,12 @@ fn until(cluster: &mut Cluster, lose: impl Fn(usize, &Message) -> bool, so: impl
     }
 }
 
+/// Says whether a message begins a view change.
+fn is_freeze(_: usize, message: &Message) -> bool {
+    let freezes = |item: &Item| matches!(item.word, Word::Freeze { .. });
+    matches!(message, Message::Slots(items) if items.iter().any(freezes))
+}
+
 fn ask(cluster: &mut Cluster, to: usize, from: usize, step: Step) -> Verdict {
     let (slot, epoch) = (slot(cluster), view(cluster, to).0.epoch);
     tell(cluster, to, from, Message::Do { nonce: 7, slot, epoch, step });
@@ -166,7 +172,9 @@ fn promise_outlives_the_record_written_under_it() {
     assert_eq!(accept(&mut cluster, 1, 2, &higher), Verdict::Taken);
     cluster.damage(1, "key");
     assert_eq!(read(&mut cluster, 1, 2), Verdict::NotReady);
-    until(&mut cluster, |_, _| false, |cluster| !doubts(cluster, 1));
+    // Promises end with their epoch: no new one begins here.
+    let end = cluster.now.after(Duration::from_secs(2));
+    until(&mut cluster, is_freeze, |cluster| cluster.now >= end);
     let verdict = accept(&mut cluster, 1, 2, &lower);
     assert!(!matches!(verdict, Verdict::Taken), "it has promised not to: {verdict:?}");
 }
@@ -194,6 +202,55 @@ fn doubting_member_takes_nothing_below_its_promise_that_it_did_not_tell() {
     let verdict = read(&mut cluster, 1, 2);
     assert_eq!(verdict, Verdict::Holds(Some(Shared(between.bytes().clone()))));
     assert!(view(&cluster, 1).0.epoch > epoch, "it told the record before, with a higher promise");
+}
+
+/// Chaos seed 200540 over Chord: two of three members waited for the next epoch, and the third had no quorum to begin it.
+#[test]
+fn two_of_three_that_cannot_keep_their_promises_vote_for_the_next_epoch() {
+    for restart in [None, Some(5), Some(400)] {
+        two_of_three_abstain(restart.map(Duration::from_millis));
+    }
+}
+
+fn two_of_three_abstain(restart: Option<Duration>) {
+    let mut cluster = Cluster::ready(3);
+    let beside = |key: &String| Store::slot_of(name(key).id, &cluster.config) == slot(&cluster);
+    let other = (0..).map(|number| format!("other {number}")).find(beside).expect("there are four slots");
+    for key in ["key", &other] {
+        cluster.put(0, key, "acknowledged");
+    }
+    cluster.run(Duration::from_secs(1));
+    for (node, key) in [(1, "key"), (2, other.as_str())] {
+        // Only this member has stored it, under a ballot that it promised.
+        let (cell, ballot) = (Cell::of(&name(key)), version(&cluster, 500));
+        let promised = ask(&mut cluster, node, 0, Step::Prepare { cell: cell.clone(), ballot });
+        assert!(matches!(promised, Verdict::Promised(_)), "{promised:?}");
+        let origin = Origin { node: cluster.places[0].contact.id, serial: 9 };
+        let record = Record::make(&cell, Kind::Value, ballot, origin, 0, b"lost");
+        let record = Shared(record.bytes().clone());
+        let step = Step::Accept { cell: cell.clone(), record, set: None };
+        assert_eq!(ask(&mut cluster, node, 0, step), Verdict::Taken);
+        cluster.damage(node, key);
+    }
+    for (node, key) in [(1, "key"), (2, other.as_str())] {
+        let cell = Cell::of(&name(key));
+        let step = Step::Read { cell, known: Rank::default(), brief: false };
+        assert_eq!(ask(&mut cluster, node, 0, step), Verdict::NotReady);
+    }
+    let epoch = view(&cluster, 0).0.epoch;
+    if let Some(after) = restart {
+        let end = cluster.now.after(after);
+        until(&mut cluster, is_freeze, |cluster| cluster.now >= end);
+        for node in [1, 2] {
+            cluster.crash(node);
+            cluster.restart(node);
+        }
+    }
+    until(&mut cluster, |_, _| false, |cluster| (0..3).all(|node| view(cluster, node).1));
+    assert!(view(&cluster, 0).0.epoch > epoch, "promises end with their epoch");
+    for key in ["key", &other] {
+        assert_eq!(cluster.get(2, key).as_deref(), Some("acknowledged"));
+    }
 }
 
 #[test]
