@@ -22,7 +22,7 @@ use crate::overlay::Routes;
 /// How long a frozen member waits for a decision before it tries itself; more by its place in the view.
 const PATIENCE: Duration = Duration::from_millis(300);
 /// How long an attempt may take before it is made anew.
-const ROUND: Duration = Duration::from_secs(3);
+pub(super) const ROUND: Duration = Duration::from_secs(3);
 /// How soon a member that did not answer is asked again.
 const AGAIN: Duration = Duration::from_millis(100);
 

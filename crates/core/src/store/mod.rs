@@ -117,6 +117,11 @@ pub struct Store {
     changing: BTreeSet<u32>,
     /// Slots this node is to become a member of, and who said so.
     learners: BTreeMap<u32, NodeId>,
+    /// Former replicas that still have the records of slots this node has not caught up with. The members that have them may
+    /// be dead.
+    former: BTreeMap<u32, NodeId>,
+    /// When this node last said that it has the records of a slot it is to become a member of.
+    learnt: Option<Time>,
     /// Slots whose view may have to change.
     unsettled: BTreeSet<u32>,
     /// Slots that wait for their turn to be pulled.
@@ -317,6 +322,8 @@ impl Store {
             pulls: BTreeMap::new(),
             changing: BTreeSet::new(),
             learners: BTreeMap::new(),
+            former: BTreeMap::new(),
+            learnt: None,
             unsettled: BTreeSet::new(),
             to_pull: BTreeSet::new(),
             voided: BTreeSet::new(),

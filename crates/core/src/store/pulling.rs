@@ -264,7 +264,7 @@ impl Store {
 
     /// Records have come.
     pub(super) fn on_page(&mut self, from: NodeId, page: Message, ring: &dyn Routes, cx: &mut Ctx<'_>) {
-        let Message::Page { nonce, epoch, state, ready, parts, records, more } = page else {
+        let Message::Page { nonce, epoch, state, mut ready, parts, records, more } = page else {
             return;
         };
         let theirs = state;
@@ -294,6 +294,8 @@ impl Store {
         let useful = match pull.why {
             Why::CatchUp => {
                 let entered = self.slots.get(&number).and_then(|slot| slot.entered);
+                // A former replica is a source for what the view began with, no more.
+                ready &= self.slots.get(&number).is_some_and(|slot| slot.view.place(from).is_some());
                 (ready && epoch == mine) || Some(state) == entered
             }
             Why::Learn => ready && epoch >= mine,
@@ -421,6 +423,7 @@ impl Store {
                 if slot.standing == Standing::Behind {
                     slot.standing = Standing::Ready;
                     self.to_pull.remove(&number);
+                    self.former.remove(&number);
                     self.moved.insert(number);
                     self.eager.insert(number);
                     self.keep(number);
@@ -434,6 +437,7 @@ impl Store {
                     let (epoch, born) = (slot.view.epoch, self.me.born);
                     // Once it is on the disk: those that have the records now may leave because of it.
                     self.keep(number);
+                    self.learnt = Some(cx.now);
                     self.word_after(sponsor, number, Word::Learnt { epoch, born });
                 }
             }
@@ -529,11 +533,13 @@ impl Store {
                 _ => {
                     self.to_pull.remove(&number);
                     self.learners.remove(&number);
+                    self.former.remove(&number);
                     self.urgent.remove(&number);
                     continue;
                 }
             };
             let heard = if let Standing::Doubting(heard) = slot.standing { heard } else { 0 };
+            let former = self.former.get(&number).filter(|_| why == Why::CatchUp);
             let sources: Vec<NodeId> = slot
                 .view
                 .members
@@ -545,6 +551,7 @@ impl Store {
                     member.id != self.me.id && (why != Why::Doubt || done & (1 << at) == 0)
                 })
                 .map(|(_, member)| member.id)
+                .chain(former.copied())
                 .filter(|id| !self.is_down(*id))
                 .collect();
             if sources.is_empty() {

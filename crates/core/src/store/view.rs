@@ -154,7 +154,7 @@ pub(crate) struct Learner {
 }
 
 /// For how long it counts that a node said it has the records: it may have left since, or died.
-const LEARNT: Duration = Duration::from_secs(3);
+pub(super) const LEARNT: Duration = Duration::from_secs(3);
 
 impl Learner {
     /// Returns its disk, if it has the records and said so just now.

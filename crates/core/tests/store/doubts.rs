@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use kringle_core::config::Settings;
-use kringle_core::edge::Input;
+use kringle_core::edge::{Command, Input};
 use kringle_core::message::Body;
 use kringle_core::records::{Gap, Records, Space};
 use kringle_core::store::Store;
@@ -405,4 +405,70 @@ fn node_that_was_not_told_how_a_view_begins_does_not_tell_others() {
     word(&mut cluster, outside, first, Word::View { view: next, entered: Sum(7) });
     word(&mut cluster, outside, asker, Word::Seek { epoch });
     assert!(told(&cluster));
+}
+
+/// Chaos seed 300430 over Chord: a view began with records that one of its members had, and a former one. The member died.
+#[test]
+fn members_catch_up_from_a_former_replica_when_no_member_has_the_records() {
+    let mut cluster = Cluster::ready(4);
+    cluster.put(0, "key", "old");
+    cluster.run(Duration::from_secs(1));
+    let member = |node: &usize| store(&cluster, *node).view(slot(&cluster)).is_some();
+    let (inside, outside): (Vec<usize>, Vec<usize>) = (0..4).partition(member);
+    let [first, second, former] = inside[..] else { panic!("there are three copies") };
+    let new = record(&cluster, version(&cluster, 0), "new");
+    for node in [first, former] {
+        assert_eq!(accept(&mut cluster, node, second, &new), Verdict::Taken);
+    }
+    let mut next = view(&cluster, first).0;
+    let probe = ballot(&cluster, 1, second);
+    word(&mut cluster, first, second, Word::Freeze { epoch: next.epoch, ballot: probe });
+    let (entered, _) = frozen(&cluster, probe).expect("it promises");
+    // Every node holds some slot.
+    let views = (0..cluster.config.slots).filter_map(|slot| store(&cluster, outside[0]).view(slot));
+    let newcomers = views.flat_map(|(view, _)| view.members.clone());
+    let id = cluster.places[outside[0]].contact.id;
+    let newcomer = newcomers.into_iter().find(|member| member.id == id).expect("it holds another slot");
+    let leaves = cluster.places[former].contact.id;
+    next.epoch += 1;
+    next.members.retain(|member| member.id != leaves);
+    next.members.push(newcomer);
+    next.members.sort();
+    for node in 0..4 {
+        let from = if node == first { second } else { first };
+        word(&mut cluster, node, from, Word::View { view: next.clone(), entered });
+    }
+    cluster.wire.clear();
+    cluster.crash(first);
+    cluster.run(Duration::from_secs(60));
+    assert_eq!(cluster.get(second, "key").as_deref(), Some("new"));
+    assert!(view(&cluster, second).1 && view(&cluster, outside[0]).1);
+}
+
+/// Chaos seed 300435 over Chord: a node left when it held nothing, and others had just voted for it.
+#[test]
+fn leaving_node_that_has_just_got_the_records_of_a_slot_waits_for_the_vote() {
+    let mut cluster = Cluster::ready(4);
+    cluster.put(0, "key", "value");
+    cluster.run(Duration::from_secs(10));
+    let member = |node: &usize| store(&cluster, *node).view(slot(&cluster)).is_some();
+    let (inside, outside): (Vec<usize>, Vec<usize>) = (0..4).partition(member);
+    let (sponsor, leaver) = (inside[0], outside[0]);
+    let old = view(&cluster, sponsor).0;
+    word(&mut cluster, leaver, sponsor, Word::Learn { view: old, urgent: false });
+    let learnt = |cluster: &Cluster| {
+        let says = |item: &Item| matches!(item.word, Word::Learnt { .. });
+        cluster.wire.iter().any(|(.., body)| match body {
+            Body::Store(packet) => matches!(&packet.message, Message::Slots(items) if items.iter().any(says)),
+            _ => false,
+        })
+    };
+    until(&mut cluster, |_, _| false, learnt);
+    let leave = cluster.command(leaver, Command::Leave);
+    let left = |cluster: &Cluster| cluster.replies.iter().any(|(request, _)| *request == leave);
+    let others = cluster.config.drain;
+    cluster.run(Duration::from_secs(5));
+    assert!(!left(&cluster), "those that were told may still vote for it");
+    cluster.run(others * 2);
+    assert!(left(&cluster), "it leaves when they had time to");
 }
