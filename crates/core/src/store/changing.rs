@@ -43,7 +43,7 @@ impl Store {
         }
         match word {
             Word::View { view, entered } => return self.on_view(from, number, view, entered, ring, cx),
-            Word::Learn { view, urgent } => return self.on_learn(from, number, view, urgent, ring, cx),
+            Word::Learn { view, urgent } => return self.on_learn(from, number, view, urgent, cx),
             Word::Stranger { born } => {
                 if self.peers.get(&from).is_none_or(|peer| peer.born != Some(born)) {
                     self.ask_born(from, ring, cx);
@@ -625,15 +625,7 @@ impl Store {
     }
 
     /// A node is told that it is to become a member.
-    fn on_learn(
-        &mut self,
-        from: NodeId,
-        number: u32,
-        view: View,
-        urgent: bool,
-        ring: &dyn Routes,
-        cx: &mut Ctx<'_>,
-    ) {
+    fn on_learn(&mut self, from: NodeId, number: u32, view: View, urgent: bool, cx: &mut Ctx<'_>) {
         if !is_sound(&view) || view.place(from).is_none() {
             return cx.refuse(super::Refusal::Malformed);
         }
@@ -678,7 +670,7 @@ impl Store {
             slot.since = cx.now;
         }
         self.learners.insert(number, from);
-        self.pull_on(ring, cx);
+        self.pull_soon = true;
     }
 
     fn on_learnt(&mut self, from: NodeId, number: u32, born: u32, cx: &Ctx<'_>) {

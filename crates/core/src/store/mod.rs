@@ -124,6 +124,8 @@ pub struct Store {
     learnt: Option<Time>,
     /// Slots whose view may have to change.
     unsettled: BTreeSet<u32>,
+    /// Whether slots to pull were named in this call. They are looked at once: a message names thousands.
+    pull_soon: bool,
     /// Slots that wait for their turn to be pulled.
     to_pull: BTreeSet<u32>,
     /// Slots whose records this node has begun to doubt: what it answered itself, as a coordinator, is void.
@@ -325,6 +327,7 @@ impl Store {
             former: BTreeMap::new(),
             learnt: None,
             unsettled: BTreeSet::new(),
+            pull_soon: false,
             to_pull: BTreeSet::new(),
             voided: BTreeSet::new(),
             seeking: BTreeMap::new(),
@@ -673,6 +676,9 @@ impl Store {
     fn finish(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         if self.restless && Self::is_part(ring) && cx.now >= self.tend {
             self.tend(ring, cx);
+        }
+        if core::mem::take(&mut self.pull_soon) {
+            self.pull_on(ring, cx);
         }
         self.flush(ring, cx);
         let busy = !self.asks.is_empty()

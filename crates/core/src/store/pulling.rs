@@ -159,13 +159,18 @@ impl Store {
         self.send(to, Message::Pull { nonce, slot, parts, after, any, bytes, doubts, doubted }, ring, cx);
     }
 
-    /// Asks for the next page of a slot, or lets it wait for its turn.
-    fn ask_more(&mut self, nonce: u32, ring: &dyn Routes, cx: &mut Ctx<'_>) {
-        let large = self.pulls.values().filter(|pull| pull.after.is_some() && !pull.parked).count();
+    /// Returns how many slots are waiting for a page that is not their first.
+    fn large_pulls(&self) -> usize {
+        self.pulls.values().filter(|pull| pull.after.is_some() && !pull.parked).count()
+    }
+
+    /// Asks for the next page of a slot, or lets it wait for its turn if so many `large` slots wait for theirs.
+    fn ask_more(&mut self, nonce: u32, large: &mut usize, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         let Some(pull) = self.pulls.get_mut(&nonce) else { return };
-        let slow = matches!(pull.why, Why::Learn) && !self.rate.allows(cx);
         pull.parked = true;
-        if large <= LARGE && !slow {
+        let learns = pull.why == Why::Learn;
+        if *large <= LARGE && (!learns || self.rate.allows(cx)) {
+            *large += 1;
             // Now, and not when it comes: many pages may be under way.
             self.rate.spend(PAGE);
             self.ask_page(nonce, ring, cx);
@@ -331,8 +336,9 @@ impl Store {
         }
         if more {
             pull.tries = 0;
+            let mut large = self.large_pulls();
             self.pulls.insert(nonce, pull);
-            return self.ask_more(nonce, ring, cx);
+            return self.ask_more(nonce, &mut large, ring, cx);
         }
         if pull.why.is_exact() {
             self.drop_rest(number, &pull, cut, cx);
@@ -480,13 +486,14 @@ impl Store {
             .filter(|(_, pull)| pull.again <= cx.now || pull.parked)
             .map(|(nonce, _)| *nonce)
             .collect();
+        let mut large = self.large_pulls();
         for nonce in late {
             let Some(pull) = self.pulls.get_mut(&nonce) else { continue };
             pull.tries += u8::from(!pull.parked);
             let (number, why, from, tries, parked) =
                 (pull.slot, pull.why, pull.from, pull.tries, pull.parked);
             if parked {
-                self.ask_more(nonce, ring, cx);
+                self.ask_more(nonce, &mut large, ring, cx);
             } else if tries >= TRIES || self.is_down(from) {
                 self.pulls.remove(&nonce);
                 self.pull_failed(number, why);
