@@ -337,12 +337,17 @@ impl Store {
         }
         match slot.learner.map(|learner| (learner, learner.born(cx.now))) {
             Some((Learner { id, .. }, Some(born))) if slot.view.place(id).is_none() => {
-                let mut wish = slot.view.members.clone();
-                if wish.len() < 16 {
-                    wish.push(Member { id, born });
-                    wish.sort_by_key(|member| ring.rank(middle, member.id));
-                    self.start_round(number, wish, cx);
-                }
+                // One ballot, as for members that are near: a view with one more would need one vote more (chaos seed 500712).
+                let goes = |member: &&Member| {
+                    (self.is_gone(member), self.wants_out(member.id), ring.rank(middle, member.id))
+                };
+                let full = members.len() >= usize::from(cx.config.replicas).max(1);
+                let goes = members.iter().max_by_key(goes).filter(|_| full).copied();
+                let mut wish: Vec<Member> =
+                    members.iter().filter(|member| Some(**member) != goes).copied().collect();
+                wish.push(Member { id, born });
+                wish.sort_by_key(|member| ring.rank(middle, member.id));
+                self.start_round(number, wish, cx);
             }
             Some((learner, _)) if cx.now.since(learner.told) < TOLD * 2 => {}
             _ => self.seek(Sought::Slot(number), ring, cx),

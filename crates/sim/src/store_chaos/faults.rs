@@ -73,8 +73,8 @@ enum Kind {
     /// A disk is full, or has room again. A full disk refuses writes; nothing is lost.
     FullDisk,
     /// A node dies and its disk is lost; it comes back with an empty one. Of every view of n members at most n - q disks
-    /// (q is its quorum) are lost at a time, of a view of two one: the survivor goes on. The next only when all copies are
-    /// back: every view has as many members as it should, all of them serve, and no record is damaged or doubted.
+    /// (q is its quorum) are lost at a time, of a view of two one: the survivor goes on. Members that leave do not count. The
+    /// next only when all copies are back: every view has as many members as it should, all of them serve, and no record is damaged or doubted.
     /// With one copy no disk may be lost.
     LostDisk,
     /// A node dies and its disk is as it was earlier. The bound of [`Kind::LostDisk`]; and all others are awake: a node
@@ -561,7 +561,7 @@ impl Faults {
     /// See [`Kind::LostDisk`].
     fn may_lose(&mut self, world: &World) -> bool {
         self.look(world);
-        let disks = match self.smallest.min(members_now(world)) {
+        let disks = match self.smallest.min(members_now(world, &self.leaving)) {
             0 | 1 => 0,
             2 => 1,
             members => members - (members / 2 + 1),
@@ -575,7 +575,7 @@ impl Faults {
         if !outlives(world, node) {
             return false;
         }
-        let smallest = self.smallest.min(members_now(world));
+        let smallest = self.smallest.min(members_now(world, &self.leaving));
         let disks = smallest.saturating_sub(smallest / 2 + 1);
         !self.doubts && self.lost.len() < disks && self.may_be_second(world) && self.left(world) > 2
     }
@@ -671,12 +671,14 @@ fn whole_view(world: &World, slot: u32) -> Option<&View> {
     (serving == newest.members.len()).then_some(newest)
 }
 
-/// Returns how many members the smallest view has by now: fewer than when all copies were there if a node was away for
-/// long.
-fn members_now(world: &World) -> usize {
+/// Returns how many members that stay the smallest view has by now: fewer than when all copies were there if a node was
+/// away for long.
+fn members_now(world: &World, leaving: &[u32]) -> usize {
+    let stays = |member: &&Member| leaving.iter().all(|node| world.contact(*node).id != member.id);
     let newest = |slot| {
         let views = world.running().filter_map(|(_, node)| node.store()?.view(slot));
-        views.max_by_key(|(view, _)| view.epoch).map_or(0, |(view, _)| view.members.len())
+        let newest = views.max_by_key(|(view, _)| view.epoch);
+        newest.map_or(0, |(view, _)| view.members.iter().filter(stays).count())
     };
     // The stand-ins of tests have no slots.
     if world.running().all(|(_, node)| node.store().is_none()) {
