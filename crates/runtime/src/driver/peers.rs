@@ -68,6 +68,11 @@ impl PeerLinks {
         self.main.clone()
     }
 
+    /// The relay that the main connection goes through, if any.
+    pub(super) fn via(&self) -> Option<NodeId> {
+        self.main.as_ref().and_then(|link| link.via.get())
+    }
+
     pub(super) fn is_open(&self, bulk: bool) -> bool {
         let link = if bulk { &self.bulk } else { &self.main };
         link.as_ref().is_some_and(|link| link.is_open())
@@ -219,6 +224,10 @@ impl Shell {
         to: SocketAddr,
         expected: Option<NodeId>,
     ) -> Result<Proved, DialError> {
+        #[cfg(test)]
+        if self.unreachable.borrow().contains(&to) {
+            return Err(DialError::Unreachable("cut off by the test".into()));
+        }
         let socket = connect(to).await?;
         prepare(&socket)?;
         let (metered, admit) = self.meter(socket);
