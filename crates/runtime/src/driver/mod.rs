@@ -638,7 +638,9 @@ impl Driver {
             metrics: &self.metrics,
             disk: self.disk_report(),
             connections: self.links.values().map(PeerLinks::count).sum(),
-            linked: Box::new(|peer| self.links.get(&peer).map(PeerLinks::via)),
+            linked: Box::new(|peer| {
+                self.links.get(&peer).map(|links| links.main().and_then(|link| link.via.get()))
+            }),
         }
     }
 

@@ -68,11 +68,6 @@ impl PeerLinks {
         self.main.clone()
     }
 
-    /// The relay that the main connection goes through, if any.
-    pub(super) fn via(&self) -> Option<NodeId> {
-        self.main.as_ref().and_then(|link| link.via.get())
-    }
-
     pub(super) fn is_open(&self, bulk: bool) -> bool {
         let link = if bulk { &self.bulk } else { &self.main };
         link.as_ref().is_some_and(|link| link.is_open())
