@@ -1,8 +1,9 @@
 //! Figures of real nodes: processes on loopback, TLS between them.
 //!
 //! `cargo xtask bench node [PART].. [--seed S] [--seconds N] [--json]`. Parts: form, throughput, latency, idle, crash,
-//! memory; without one, all of them. Every node is a process of its own (this very program) with the settings people get
-//! by default; only `memory` is many nodes in one. Progress goes to standard error.
+//! silence (SIGSTOP of 1 of 16 by hint, ten times), memory; without one, all of them. Every node is a process of its own
+//! (this very program) with the settings people get by default; only `memory` is many nodes in one. Progress goes to
+//! standard error.
 
 mod ring;
 
@@ -21,7 +22,7 @@ use ring::table::Table;
 use rustix::process::Signal;
 
 const LONG: Duration = Duration::from_secs(120);
-const PARTS: [&str; 6] = ["form", "throughput", "latency", "idle", "crash", "memory"];
+const PARTS: [&str; 7] = ["form", "throughput", "latency", "idle", "crash", "silence", "memory"];
 const USAGE: &str = "usage: bench_node [PART].. [--seed S] [--seconds N] [--json]";
 /// Bytes of a routed message, and of a bare round trip.
 const BYTES: usize = 100;
@@ -61,6 +62,7 @@ fn main() {
             "latency" => latency(&table, plan.seed),
             "idle" => idle(&table, Duration::from_secs(plan.seconds)),
             "crash" => crash(&table, plan.seed),
+            "silence" => (0..10).for_each(|run| lose_one(&table, plan.seed + run, true, Signal::STOP)),
             _ => memory(&table, plan.seed),
         }
     }
@@ -218,41 +220,48 @@ fn idle(table: &Table, time: Duration) {
 }
 
 fn crash(table: &Table, seed: u64) {
-    for (hint, asked) in [(true, "1 s"), (false, "12 s")] {
-        for (signal, how) in [(Signal::KILL, "SIGKILL"), (Signal::STOP, "SIGSTOP")] {
-            let (mut nodes, _) = ring_of(16, &Options { hint, ..Options::default() });
-            let everybody: Vec<NodeId> = nodes.iter().map(|node| node.id).collect();
-            let victim = nodes.remove(7);
-            let deadline_ms = PATIENCE.as_millis() as u64;
-            for (node, seed) in nodes.iter().zip(seed..) {
-                let stream = Ask::Stream { every_ms: 10, deadline_ms, seed, route: false };
-                expect(node.ask::<()>(stream));
-            }
-            std::thread::sleep(Duration::from_secs(1));
-            let at = victim.signal(signal);
-            expect(control::settle(&nodes, 16, LONG));
-            let settled = now();
-            std::thread::sleep(Duration::from_secs(2));
-            let pending: Vec<Pending> = nodes.iter().map(|node| node.begin(Ask::EndStreams)).collect();
-            let records: Vec<Record> =
-                pending.into_iter().flat_map(|pending| expect(pending.get::<Vec<Record>>(LONG))).collect();
-            let after: Vec<&Record> = records.iter().filter(|record| record.end >= at).collect();
-            let slow = after.iter().filter(|record| record.outcome.is_err() || record.took() > SLOW);
-            let last = slow.map(|record| record.end - at).max().unwrap_or(0);
-            let wrong = records.iter().filter(|record| is_wrong(record, &everybody, victim.id, at)).count();
-            let mode = if hint { "hint" } else { "lease of 10 s" };
-            let name = format!("crash of 1 of 16 by {how}, {mode}");
-            table.row(&format!("{name}: until all lookups succeed"), last as f64 / 1e6, "s", asked, "");
-            let none = if hint { "" } else { "0" };
-            table.row("  wrong answers", wrong as f64, "", none, "");
-            let failed = records.iter().filter(|record| record.outcome.is_err()).count();
-            table.note("  lookups that failed", failed as f64, "");
-            table.note("  lookups in all", records.len() as f64, "");
-            let slowest = after.iter().map(|record| record.took()).max().unwrap_or_default();
-            table.note("  the slowest", slowest.as_secs_f64(), "s");
-            table.note("  every sampled lookup right in one round", (settled - at) as f64 / 1e6, "s");
+    for hint in [true, false] {
+        for signal in [Signal::KILL, Signal::STOP] {
+            lose_one(table, seed, hint, signal);
         }
     }
+}
+
+/// Ends or stops 1 of 16 nodes, and measures how long lookups notice it.
+fn lose_one(table: &Table, seed: u64, hint: bool, signal: Signal) {
+    let asked = if hint { "1 s" } else { "12 s" };
+    let how = if signal == Signal::KILL { "SIGKILL" } else { "SIGSTOP" };
+    let (mut nodes, _) = ring_of(16, &Options { hint, ..Options::default() });
+    let everybody: Vec<NodeId> = nodes.iter().map(|node| node.id).collect();
+    let victim = nodes.remove(7);
+    let deadline_ms = PATIENCE.as_millis() as u64;
+    for (node, seed) in nodes.iter().zip(seed..) {
+        let stream = Ask::Stream { every_ms: 10, deadline_ms, seed, route: false };
+        expect(node.ask::<()>(stream));
+    }
+    std::thread::sleep(Duration::from_secs(1));
+    let at = victim.signal(signal);
+    expect(control::settle(&nodes, 16, LONG));
+    let settled = now();
+    std::thread::sleep(Duration::from_secs(2));
+    let pending: Vec<Pending> = nodes.iter().map(|node| node.begin(Ask::EndStreams)).collect();
+    let records: Vec<Record> =
+        pending.into_iter().flat_map(|pending| expect(pending.get::<Vec<Record>>(LONG))).collect();
+    let after: Vec<&Record> = records.iter().filter(|record| record.end >= at).collect();
+    let slow = after.iter().filter(|record| record.outcome.is_err() || record.took() > SLOW);
+    let last = slow.map(|record| record.end - at).max().unwrap_or(0);
+    let wrong = records.iter().filter(|record| is_wrong(record, &everybody, victim.id, at)).count();
+    let mode = if hint { "hint" } else { "lease of 10 s" };
+    let name = format!("crash of 1 of 16 by {how}, {mode}");
+    table.row(&format!("{name}: until all lookups succeed"), last as f64 / 1e6, "s", asked, "");
+    let none = if hint { "" } else { "0" };
+    table.row("  wrong answers", wrong as f64, "", none, "");
+    let failed = records.iter().filter(|record| record.outcome.is_err()).count();
+    table.note("  lookups that failed", failed as f64, "");
+    table.note("  lookups in all", records.len() as f64, "");
+    let slowest = after.iter().map(|record| record.took()).max().unwrap_or_default();
+    table.note("  the slowest", slowest.as_secs_f64(), "s");
+    table.note("  every sampled lookup right in one round", (settled - at) as f64 / 1e6, "s");
 }
 
 /// Says whether a final answer names somebody that answered for the key at no moment between question and answer.

@@ -53,7 +53,7 @@ pub struct View<'a> {
     pub(crate) metrics: &'a Metrics,
     pub(crate) disk: Option<Disk>,
     /// Whether a connection to a peer is open.
-    pub(crate) linked: Box<dyn Fn(NodeId) -> bool + 'a>,
+    pub(crate) linked: Box<dyn Fn(NodeId) -> Option<Option<NodeId>> + 'a>,
     pub(crate) connections: usize,
 }
 
@@ -273,7 +273,8 @@ impl View<'_> {
                 endpoints: self.endpoints(contact.addr),
                 rtt_us: proximity.and_then(rtt),
                 state: if suspects.contains(&contact.id) { "suspect" } else { "up" }.into(),
-                connected: (self.linked)(contact.id),
+                connected: (self.linked)(contact.id).is_some(),
+                via: (self.linked)(contact.id).flatten().map(|relay| relay.to_string()),
                 roles: roles.into_iter().map(String::from).collect(),
             })
             .collect()

@@ -159,6 +159,9 @@ pub struct Peer {
     pub state: String,
     /// Whether a connection is open.
     pub connected: bool,
+    /// The relay, if that connection goes through another node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via: Option<String>,
     /// Where it is kept: `left`, `right`, `table`, `spare`, `neighbour`; Chord: `predecessor`, `successor`, `finger`,
     /// `suspect`.
     pub roles: Vec<String>,

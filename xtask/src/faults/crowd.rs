@@ -16,12 +16,14 @@ use super::ring::{PEERS, Ring, Start};
 /// Silent connections to the peer port, and idle clients.
 const PEER_CROWD: usize = 1_200;
 const CLIENT_CROWD: usize = 500;
+/// Fewer descriptors than this are too few for a node, as it says itself.
+const LEAST: u32 = 96;
 
-/// Nodes with few descriptors and crowds at their ports.
+/// Nodes with few descriptors and crowds at their ports; one with too few does not start.
 pub(super) fn crowds(options: &Options) -> Result<Vec<Check>, String> {
     allow_connections()?;
-    let mut checks = Vec::new();
-    for descriptors in [1_024, 256, 64] {
+    let mut checks = vec![too_few(options, 64)?, too_few(options, LEAST - 1)?];
+    for descriptors in [1_024, 256, LEAST] {
         note(&format!("a node with {descriptors} descriptors"));
         let (mut ring, small) = match ring_with(options, descriptors) {
             Ok(found) => found,
@@ -30,6 +32,7 @@ pub(super) fn crowds(options: &Options) -> Result<Vec<Check>, String> {
                 continue;
             }
         };
+        checks.push(said(&ring, small, descriptors));
         for (crowd, port, name) in [(PEER_CROWD, PEERS, "silent peers"), (CLIENT_CROWD, 7480, "idle clients")]
         {
             let what = format!("{descriptors} descriptors, {crowd} {name}");
@@ -43,6 +46,33 @@ pub(super) fn crowds(options: &Options) -> Result<Vec<Check>, String> {
         }
     }
     Ok(checks)
+}
+
+/// Whether a node with too few descriptors refuses to start, and says how many it needs.
+fn too_few(options: &Options, descriptors: u32) -> Result<Check, String> {
+    let mut ring = Ring::empty(options)?;
+    let small = ring.add_unstarted(Start { descriptors: Some(descriptors), ..Start::default() })?;
+    ring.start(small)?;
+    let ended = ring.wait_exit(small, Duration::from_secs(10));
+    let code = ended.ok().and_then(|(status, _)| status.code());
+    let says = ring.log(small).contains(&format!("needs at least {LEAST}"));
+    let text = format!("exit code {code:?}, says the minimum: {says}");
+    let refused = code.is_some_and(|code| code != 0) && says;
+    Ok(Check::new(&format!("{descriptors} descriptors"), "refused, with the minimum", text, refused))
+}
+
+/// Whether a node says how it shares out its descriptors: when it starts, and in `config show`.
+fn said(ring: &Ring, small: usize, descriptors: u32) -> Check {
+    let start = ring.log(small).contains(&format!("{descriptors} descriptors: "));
+    let config = ring.client.look(&ring.url(small), "/v1/config").unwrap_or_default();
+    let shown = config["descriptors"]["all"].as_f64() == Some(f64::from(descriptors));
+    let text = format!("start {start}, config {shown}");
+    Check::new(
+        &format!("{descriptors} descriptors: said at start and in the config"),
+        "both",
+        text,
+        start && shown,
+    )
 }
 
 /// F-11: 128 descriptors and more clients than that.

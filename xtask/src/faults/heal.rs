@@ -30,7 +30,7 @@ fn partition(options: &Options, profile: Profile) -> Result<Vec<Check>, String> 
     let sizes =
         if options.parts.is_empty() { vec![nodes / 2, nodes - nodes / 2] } else { options.parts.clone() };
     let parts = split(&sizes, nodes)?;
-    let limit = Duration::from_secs(if parts.len() > 2 { 45 } else { 30 });
+    let limit = Duration::from_secs(10);
     let mut ring = Ring::new(options, nodes)?;
     let mut load = Load::start(&ring, profile)?;
     pause(Duration::from_secs(5));

@@ -30,10 +30,11 @@ impl Net {
     /// Makes a bridge; this process is reachable there as `.1`.
     pub(super) fn new() -> Result<Net, String> {
         let pid = std::process::id();
+        let routes = std::fs::read_to_string("/proc/net/route").unwrap_or_default();
+        let number = free_subnet(&routes, pid).ok_or("all subnets 10.213.x.0/24 are in use")?;
         let net = Net {
             name: format!("{PREFIX}{pid}"),
-            // Several runs at a time have subnets of their own.
-            subnet: format!("10.213.{}", pid % 256),
+            subnet: format!("10.213.{number}"),
             hosts: 0,
             deaf: Vec::new(),
         };
@@ -193,6 +194,13 @@ pub(super) fn remove_leftovers() {
     });
 }
 
+/// Returns which subnet 10.213.x.0/24 has no route yet. Two runs at a time in one subnet would read each other's nodes.
+fn free_subnet(routes: &str, first: u32) -> Option<u32> {
+    // Addresses are written with the last byte first.
+    let is_used = |number: &u32| routes.contains(&format!("\t00{number:02X}D50A\t"));
+    (first..first + 256).map(|number| number % 256).find(|number| !is_used(number))
+}
+
 /// Removes what a run has made.
 pub(super) fn remove_all_of(run: u32) {
     remove(|owner| owner == run);
@@ -260,6 +268,14 @@ pub(super) fn run(line: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_subnet_in_use_is_not_taken_again() {
+        let routes = "krf1b\t0031D50A\t00000000\t0001\nkrf2b\t00FFD50A\t00000000\t0001\n";
+        assert_eq!(free_subnet(routes, 19761), Some(0x32), "19761 is 0x31 modulo 256");
+        assert_eq!(free_subnet(routes, 255), Some(0));
+        assert_eq!(free_subnet(routes, 3), Some(3));
+    }
 
     #[test]
     fn names_of_ours_tell_who_made_them() {

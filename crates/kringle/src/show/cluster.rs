@@ -198,7 +198,10 @@ pub(crate) fn peers(peers: &[Peer], columns: Columns) -> String {
             address(&peer.endpoints),
             if peer.state == "suspect" { "SUSPECT".into() } else { peer.state.clone() },
             rtt(peer.rtt_us),
-            if peer.connected { "open" } else { "-" }.into(),
+            match &peer.via {
+                Some(relay) => format!("via {}", width.cut(relay)),
+                None => if peer.connected { "open" } else { "-" }.into(),
+            },
             peer.roles.join(","),
         ]);
     }
@@ -407,13 +410,16 @@ ID      NAME    ADDRESS         STATE   OWNS  FROM    TO
             rtt_us: Some(15_000),
             state: "suspect".into(),
             connected: true,
+            via: None,
             roles: vec!["left".into(), "table".into()],
         };
         let text = "\
 ID      ADDRESS          STATE     RTT  LINK  KEPT-AS
 a3b90c  10.0.0.1:7400+1  SUSPECT  15ms  open  left,table
 ";
-        assert_eq!(peers(&[peer], Columns::default()), text);
+        assert_eq!(peers(&[peer.clone()], Columns::default()), text);
+        let relayed = Peer { via: Some(id("77aa01")), ..peer };
+        assert!(peers(&[relayed], Columns::default()).contains("  via 77aa01  left,table\n"));
         assert!(peers(&[], Columns::default()).ends_with("nobody: this node is alone\n"));
     }
 }

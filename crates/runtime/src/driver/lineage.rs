@@ -184,24 +184,12 @@ impl Driver {
 
 #[cfg(test)]
 mod tests {
-    use tokio::sync::oneshot;
-
+    use super::super::testing::{enter, run};
     use super::*;
     use crate::Builder;
-    use crate::handle::{Call, Handle};
+    use crate::handle::Handle;
     use crate::transport::hello::Purpose;
     use crate::transport::mem::Hub;
-
-    /// Does something to the driver of a node.
-    async fn enter<T: Send + 'static>(
-        node: &Handle,
-        work: impl FnOnce(&mut Driver) -> T + Send + 'static,
-    ) -> T {
-        let (tell, told) = oneshot::channel();
-        let work = Box::new(move |driver: &mut Driver| drop(tell.send(work(driver))));
-        assert!(node.shared.calls.send(Call::Enter(work)).await.is_ok());
-        told.await.unwrap()
-    }
 
     /// A founder that is about to join, and what it says.
     async fn joiner(hub: &Hub) -> (Handle, Hello) {
@@ -224,11 +212,6 @@ mod tests {
     async fn answered(node: &Handle, hello: &Hello, from: &Handle) -> Why {
         let (hello, from) = (hello.clone(), from.id());
         enter(node, move |driver| driver.judge_lineage_answer(&hello, from, true)).await.unwrap_err().why
-    }
-
-    fn run(test: impl Future<Output = ()>) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        tokio::task::LocalSet::new().block_on(&runtime, test);
     }
 
     #[test]

@@ -17,6 +17,8 @@ mod lineage;
 mod peers;
 mod relaying;
 mod storing;
+#[cfg(test)]
+mod testing;
 mod twins;
 
 use std::cell::{Cell, RefCell};
@@ -92,6 +94,9 @@ pub(crate) struct Shell {
     clock: Clock,
     pub(crate) network: Network,
     pub(crate) gate: Rc<Gate>,
+    /// Addresses that cannot be reached from here.
+    #[cfg(test)]
+    unreachable: RefCell<HashSet<std::net::SocketAddr>>,
 }
 
 /// A node and everything it needs from the outside.
@@ -316,6 +321,8 @@ impl Shell {
             clock,
             network: parts.network,
             gate: Gate::new(parts.shares.strangers),
+            #[cfg(test)]
+            unreachable: RefCell::default(),
         })
     }
 
@@ -631,7 +638,9 @@ impl Driver {
             metrics: &self.metrics,
             disk: self.disk_report(),
             connections: self.links.values().map(PeerLinks::count).sum(),
-            linked: Box::new(|peer| self.links.contains_key(&peer)),
+            linked: Box::new(|peer| {
+                self.links.get(&peer).map(|links| links.main().and_then(|link| link.via.get()))
+            }),
         }
     }
 

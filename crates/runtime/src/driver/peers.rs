@@ -219,6 +219,10 @@ impl Shell {
         to: SocketAddr,
         expected: Option<NodeId>,
     ) -> Result<Proved, DialError> {
+        #[cfg(test)]
+        if self.unreachable.borrow().contains(&to) {
+            return Err(DialError::Unreachable("cut off by the test".into()));
+        }
         let socket = connect(to).await?;
         prepare(&socket)?;
         let (metered, admit) = self.meter(socket);

@@ -208,14 +208,21 @@ impl Shell {
         Err(Refused::new(Why::Other, "that node cannot be reached from here"))
     }
 
-    /// Copies what comes from either side until one ends.
+    /// Copies what comes from either side until one ends, or this node does.
     pub(super) fn carry(&self, mut stream: Stream, mut socket: TcpStream) {
         let driver = self.driver.borrow();
         let (place, carried) = (driver.relays.clone(), driver.metrics.relayed_bytes.clone());
+        let mut ended = driver.ended.subscribe();
         driver.metrics.relayed.inc();
         spawn_local(async move {
-            if let Ok(Ok((there, back))) = timeout(LIFE, copy_bidirectional(&mut stream, &mut socket)).await {
-                carried.inc_by(there + back);
+            tokio::select! {
+                done = timeout(LIFE, copy_bidirectional(&mut stream, &mut socket)) => {
+                    if let Ok(Ok((there, back))) = done {
+                        carried.inc_by(there + back);
+                    }
+                }
+                // The process may go on without this node.
+                _ = ended.wait_for(Option::is_some) => {}
             }
             drop(place);
         });
@@ -224,4 +231,106 @@ impl Shell {
 
 fn purpose(bulk: bool) -> Purpose {
     if bulk { Purpose::Bulk } else { Purpose::Peer }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use kringle_core::config::Settings;
+    use tokio::time::{sleep, timeout};
+
+    use super::super::testing::{enter, run};
+    use super::*;
+    use crate::transport::mem::Hub;
+    use crate::{Builder, Handle, Seed};
+
+    async fn ring(count: usize, hub: Option<&Hub>) -> Vec<Handle> {
+        let mut nodes: Vec<Handle> = Vec::new();
+        for _ in 0..count {
+            let seed = nodes.first().map(|seed| Seed::Address(seed.info().bound[0]));
+            let builder = Builder::new("t").settings(Settings::demo()).join(seed);
+            let builder = match hub {
+                Some(hub) => builder.memory(hub),
+                None => builder,
+            };
+            nodes.push(builder.start_here().await.unwrap());
+        }
+        for node in &nodes {
+            timeout(Duration::from_secs(20), node.ready()).await.expect("in time").unwrap();
+        }
+        nodes
+    }
+
+    #[test]
+    fn a_relay_at_its_limit_refuses_and_does_not_offer_itself() {
+        run(async {
+            let nodes = ring(2, Some(&Hub::new())).await;
+            let peer = nodes[1].id();
+            enter(&nodes[0], move |driver| {
+                let limit = RELAYS_MAX.min(driver.shares.peers / 8);
+                let mut carried: Vec<Rc<()>> = (1..limit).map(|_| driver.relays.clone()).collect();
+                assert!(driver.may_relay() && driver.relay_to(Some(peer)).is_ok(), "one more");
+                carried.push(driver.relays.clone());
+                let refused = driver.relay_to(Some(peer)).unwrap_err();
+                assert!(refused.text.contains("too many"), "{}", refused.text);
+                assert!(!driver.may_relay());
+                carried.pop();
+                assert!(driver.relay_to(Some(peer)).is_ok(), "a place is free again");
+            })
+            .await;
+        });
+    }
+
+    /// Neither of two nodes reaches the other directly any more, and their connection ends.
+    async fn cut(one: &Handle, other: &Handle) {
+        for (at, to) in [(one, other), (other, one)] {
+            let (peer, addresses) = (to.id(), to.info().bound.clone());
+            enter(at, move |driver| {
+                driver.shell.upgrade().unwrap().unreachable.borrow_mut().extend(addresses);
+                driver
+                    .links
+                    .get(&peer)
+                    .into_iter()
+                    .flat_map(|links| links.all())
+                    .for_each(|link| link.close(false));
+            })
+            .await;
+        }
+    }
+
+    /// Waits until one of two nodes that are cut reaches the other, and returns through which node.
+    async fn relay_between(one: &Handle, other: &Handle) -> NodeId {
+        for _ in 0..2_000 {
+            for (at, to) in [(one, other), (other, one)] {
+                let peers = at.peers().await.unwrap();
+                let via =
+                    peers.into_iter().find(|peer| peer.id == to.id().to_string()).and_then(|peer| peer.via);
+                if let Some(via) = via {
+                    return via.parse().unwrap();
+                }
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+        panic!("the two never reach each other through a relay");
+    }
+
+    #[test]
+    fn peers_name_the_relay_and_another_takes_over_when_it_is_killed() {
+        run(async {
+            let nodes = ring(4, None).await;
+            cut(&nodes[0], &nodes[1]).await;
+            let first = relay_between(&nodes[0], &nodes[1]).await;
+            let relay = nodes[2..].iter().find(|node| node.id() == first).expect("one of the other two");
+            relay.kill().await;
+            for _ in 0..2_000 {
+                let now = relay_between(&nodes[0], &nodes[1]).await;
+                if now != first {
+                    return assert!(nodes[2..].iter().any(|node| node.id() == now));
+                }
+                sleep(Duration::from_millis(10)).await;
+            }
+            panic!("the two never find another relay");
+        });
+    }
 }

@@ -194,3 +194,38 @@ fn the_number_of_copies_is_changed_everywhere_and_views_follow() {
         assert_eq!(newcomer.copies().await.unwrap(), 2);
     });
 }
+
+/// A ring in which nothing happens: no connection opens, nobody comes or goes, and copies are compared every ten minutes.
+#[test]
+fn the_number_of_copies_is_pushed_and_followed_in_a_ring_where_nothing_happens() {
+    run(async {
+        let hub = Hub::new();
+        let new = || {
+            builder(&hub).tune(|settings| {
+                settings.slots = 16;
+                settings.sweep = Duration::from_secs(600);
+            })
+        };
+        let mut nodes = vec![ready(new()).await];
+        for _ in 1..4 {
+            nodes.push(ready(new().join([seed(&nodes[0])])).await);
+        }
+        for node in &nodes {
+            until("three copies", || async { members(node).await == [3] }).await;
+        }
+        let settled = || async {
+            let mut counts = Vec::new();
+            for node in &nodes {
+                counts.push(node.look(|view| view.node.store().unwrap().survey().moving).await.unwrap());
+            }
+            counts.iter().all(|moving| *moving == 0)
+        };
+        until("nothing moves", settled).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        nodes[1].set_copies(2).await.unwrap().unwrap();
+        for node in &nodes {
+            until("it hears", || async { node.copies().await.unwrap() == 2 }).await;
+            until("views follow", || async { members(node).await == [2] }).await;
+        }
+    });
+}
