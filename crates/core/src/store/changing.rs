@@ -509,7 +509,8 @@ impl Store {
             if let Some(peer) = self.peers.get_mut(&member.id)
                 && peer.born.is_some_and(|born| born != member.born)
             {
-                peer.born = None;
+                // Nor do answers to what was asked before the view count.
+                (peer.born, peer.questions) = (None, Vec::new());
                 self.ask_born(member.id, ring, cx);
             }
         }

@@ -31,6 +31,8 @@ const WAIT_FOR_MOST: Duration = Duration::from_secs(5);
 const WAIT_FOR_ANY: Duration = Duration::from_secs(10);
 /// How far the times of two nodes may be apart for one to follow the other.
 const APART: u64 = 1000;
+/// Questions to one node that may be open: at one every 200 ms, the answers of more than three seconds.
+const QUESTIONS_MAX: usize = 16;
 /// Members whose clocks are compared, until cluster time is known and afterwards.
 const CLOCKS: usize = 16;
 const CLOCKS_SETTLED: usize = 4;
@@ -287,7 +289,11 @@ impl Store {
     pub(super) fn tell_clock(&mut self, to: NodeId, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         let Some(contact) = self.contact(to, ring) else { return self.seek(Sought::Node(to), ring, cx) };
         let (nonce, now) = (cx.dice.roll() as u32, cx.now);
-        self.peer(contact).question = Some((nonce, now));
+        let questions = &mut self.peer(contact).questions;
+        if questions.len() >= QUESTIONS_MAX {
+            questions.remove(0);
+        }
+        questions.push((nonce, now));
         let reading = self.clock_reading(nonce, false, cx);
         self.send(to, Message::Clock(reading), ring, cx);
     }
@@ -316,9 +322,10 @@ impl Store {
             }
             return;
         }
-        // An answer to an earlier question does not end this one: it would be asked again, and so on for ever.
-        let question = self.peer(from).question.take_if(|(nonce, _)| *nonce == reading.nonce);
-        let Some((_, sent)) = question else { return };
+        // An unknown answer does not end what is open: it would be asked again, and so on for ever.
+        let questions = &mut self.peer(from).questions;
+        let Some(&(_, sent)) = questions.iter().find(|(nonce, _)| *nonce == reading.nonce) else { return };
+        questions.clear();
         self.on_born(from, reading.born);
         let (now, sent) = (cx.now.micros(), sent.micros());
         if now - sent > 10_000_000 {

@@ -184,7 +184,7 @@ pub struct Store {
 }
 
 /// What is known about another node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Peer {
     contact: Contact,
     /// Found dead, since then.
@@ -205,8 +205,9 @@ struct Peer {
     vouched: bool,
     /// When it last compared copies with this node.
     compared: Time,
-    /// A question about its clocks and disk that is open, and when it was asked.
-    question: Option<(u32, Time)>,
+    /// Questions about its clocks and disk that are open, and when they were asked. Several, because the round trip may be
+    /// longer than the time between two.
+    questions: Vec<(u32, Time)>,
     /// Whether it is known to have a store.
     has_store: bool,
     /// When it was last told of this store.
@@ -487,7 +488,7 @@ impl Store {
             born: None,
             vouched: false,
             compared: Time::ZERO,
-            question: None,
+            questions: Vec::new(),
             has_store: false,
             greeted: Time::ZERO,
             full: false,

@@ -98,7 +98,7 @@ impl Store {
     /// may come late, and would make a member look lost that is not.
     pub(super) fn ask_born(&mut self, id: NodeId, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         let recent = |(_, asked): (u32, Time)| cx.now.since(asked) < ASKED;
-        if !self.peers.get(&id).and_then(|peer| peer.question).is_some_and(recent) {
+        if !self.peers.get(&id).and_then(|peer| peer.questions.last().copied()).is_some_and(recent) {
             self.tell_clock(id, ring, cx);
         }
     }
