@@ -417,7 +417,7 @@ ID      NAME    ADDRESS         STATE   OWNS  FROM    TO
 ID      ADDRESS          STATE     RTT  LINK  KEPT-AS
 a3b90c  10.0.0.1:7400+1  SUSPECT  15ms  open  left,table
 ";
-        assert_eq!(peers(&[peer.clone()], Columns::default()), text);
+        assert_eq!(peers(std::slice::from_ref(&peer), Columns::default()), text);
         let relayed = Peer { via: Some(id("77aa01")), ..peer };
         assert!(peers(&[relayed], Columns::default()).contains("  via 77aa01  left,table\n"));
         assert!(peers(&[], Columns::default()).ends_with("nobody: this node is alone\n"));
