@@ -144,8 +144,8 @@ impl ClusterTime {
     }
 
     /// Takes what the readings say. `known` is how many members there are on the disk's views, this node included; zero: it
-    /// has slots that it holds alone.
-    fn adjust(&mut self, me: NodeId, known: usize, now: Time, wall: u64) {
+    /// has slots that it holds alone. `is_blank`: it has no view, and they are the nodes around it.
+    fn adjust(&mut self, me: NodeId, (known, is_blank): (usize, bool), now: Time, wall: u64) {
         self.start(now, wall);
         let Some(own) = self.offset else { return };
         let settled: Vec<(NodeId, i64)> = self
@@ -161,6 +161,9 @@ impl ClusterTime {
             (true, [(id, time)]) => (*id < me && time.abs_diff(own) <= APART).then_some(*time),
             (true, several) => median(several.iter().map(|(_, time)| *time).chain([own]).collect()),
             (false, _) if !self.has_heard_enough(known, now) => None,
+            // Those that hold something find the time out first. A node that holds nothing would have only two clocks to go by
+            // (chaos seed 150074).
+            (false, []) if is_blank => None,
             // All have just started: the wall clocks decide.
             (false, []) => median(self.fresh(now).map(|(_, reading)| reading.wall).chain([own]).collect()),
             // A node that comes into a cluster takes the cluster's time, whatever its own clock says.
@@ -206,14 +209,13 @@ impl Store {
     }
 
     /// Returns how many members are to be heard before the time is known; zero: this node has slots that it holds alone, and
-    /// may go by its own clock if it hears none.
-    fn known_count(&self, members: &BTreeSet<NodeId>, around: usize) -> usize {
+    /// may go by its own clock if it hears none. And whether it has no view, and asks those around it.
+    fn known_count(&self, members: &BTreeSet<NodeId>, around: usize) -> (usize, bool) {
         let sole = |slot: &Slot| slot.view.members.iter().all(|m| m.id == self.me.id || self.is_lost(m));
         match members.len() {
-            _ if self.slots.values().any(sole) => 0,
-            // A new node asks those around it.
-            0 => 1 + around.min(2),
-            known => known,
+            _ if self.slots.values().any(sole) => (0, false),
+            0 => (1 + around.min(2), true),
+            known => (known, false),
         }
     }
 
@@ -456,7 +458,7 @@ mod tests {
     #[test]
     fn joining_node_takes_the_time_of_settled_members() {
         let mut time = time(3_600_000, false, &[reading(10, 10, true), reading(12, 9_999, true)]);
-        time.adjust(Id::new(9), 1, NOW, 0);
+        time.adjust(Id::new(9), (1, false), NOW, 0);
         assert_eq!((time.offset, time.settled), (Some(10), true));
     }
 
@@ -465,27 +467,37 @@ mod tests {
         for own in [0, 3_600_000] {
             let other = 3_600_000 - own;
             let mut time = time(own, false, &[reading(other, other, false), reading(5, 5, false)]);
-            time.adjust(Id::new(9), 3, NOW, 0);
+            time.adjust(Id::new(9), (3, false), NOW, 0);
             assert_eq!((time.offset, time.settled), (Some(5), true), "own clock {own}");
         }
     }
 
     #[test]
+    fn node_that_holds_nothing_lets_others_find_the_time_out() {
+        let mut blank = time(-119_000, false, &[reading(0, 0, false), reading(5, 5, false)]);
+        blank.adjust(Id::new(9), (3, true), NOW.after(WAIT_FOR_ANY), 0);
+        assert!(!blank.settled);
+        blank.readings.insert(Id::new(1), reading(0, 0, true));
+        blank.adjust(Id::new(9), (3, true), NOW.after(WAIT_FOR_ANY), 0);
+        assert_eq!((blank.offset, blank.settled), (Some(0), true));
+    }
+
+    #[test]
     fn starting_node_waits_for_all_members_and_then_for_a_majority() {
         let mut two_of_three = time(0, false, &[reading(3_600_000, 3_600_000, false)]);
-        two_of_three.adjust(Id::new(9), 3, NOW, 0);
+        two_of_three.adjust(Id::new(9), (3, false), NOW, 0);
         assert!(!two_of_three.settled);
-        two_of_three.adjust(Id::new(9), 3, NOW.after(WAIT_FOR_ALL), 0);
+        two_of_three.adjust(Id::new(9), (3, false), NOW.after(WAIT_FOR_ALL), 0);
         assert_eq!((two_of_three.offset, two_of_three.settled), (Some(0), true), "the lower of two");
         let mut one_of_three = time(0, false, &[]);
-        one_of_three.adjust(Id::new(9), 3, NOW.after(WAIT_FOR_ALL), 0);
+        one_of_three.adjust(Id::new(9), (3, false), NOW.after(WAIT_FOR_ALL), 0);
         assert!(!one_of_three.settled);
     }
 
     #[test]
     fn settled_time_follows_the_median_and_ignores_the_wall_clock() {
         let mut time = time(100, true, &[reading(3_600_000, 0, true), reading(104, 0, true)]);
-        time.adjust(Id::new(9), 3, NOW, 7_777_777);
+        time.adjust(Id::new(9), (3, false), NOW, 7_777_777);
         assert_eq!(time.offset, Some(104));
         assert_eq!(time.at(NOW, 7_777_777), 5_104);
     }
@@ -493,10 +505,10 @@ mod tests {
     #[test]
     fn of_two_the_lower_id_is_followed() {
         let mut higher = time(100, true, &[reading(150, 0, true)]);
-        higher.adjust(Id::new(9), 2, NOW, 0);
+        higher.adjust(Id::new(9), (2, false), NOW, 0);
         assert_eq!(higher.offset, Some(150));
         let mut lower = time(100, true, &[reading(150, 0, true)]);
-        lower.adjust(Id::ZERO, 2, NOW, 0);
+        lower.adjust(Id::ZERO, (2, false), NOW, 0);
         assert_eq!(lower.offset, Some(100));
     }
 }
