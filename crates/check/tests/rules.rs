@@ -222,13 +222,13 @@ mod damaged_promises {
             (&[Left::Doubts][..], "three", KNOWN),
             (&[Left::Enough], "three", KNOWN),
             (&[Left::Abstains], "three-promises", FOLLOWS),
-            (&[Left::TakesPromise], "two-promises", ENDS),
             (&[Left::AskedDrops], "three-others", KNOWN),
             (&[Left::AllAsked], "three-others", KNOWN),
             (&[Left::DropsAlways], "three-others", KNOWN),
             (&[Left::OwnDrops], "two", KNOWN),
             (&[Left::PromiseStays], "three", FOLLOWS),
             (&[Left::PromiseBinds], "three", FOLLOWS),
+            (&[Left::AbstainerVotes], "three-abstain", ENDS),
         ] {
             let found = look(World::named(world).expect("there is such a world").without(left));
             assert_eq!(found.broken.map(|broken| broken.0), Some(property), "{left:?} in {world}");

@@ -19,9 +19,6 @@ pub enum Left {
     Enough,
     /// A member whose promise may be lost serves nothing before the next epoch.
     Abstains,
-    /// In a view of two it takes the promise of the other one, which is part of every quorum: there is no next epoch without
-    /// it.
-    TakesPromise,
     /// A coordinator that is asked by a doubting member drops the answers it has, and asks again.
     AskedDrops,
     /// What members tell counts only after all of them have been asked, unless the doubting one has the very record it had.
@@ -35,6 +32,9 @@ pub enum Left {
     /// A doubting member that has promised a ballot serves again with the very record it had, or in the next epoch. In a
     /// view of two it may take what the other one has, which is part of every quorum.
     PromiseBinds,
+    /// A member that waits for the next epoch votes for it, once its doubt has ended: two such members of three would wait for
+    /// ever.
+    AbstainerVotes,
 }
 
 impl Left {
@@ -43,13 +43,13 @@ impl Left {
         Left::Doubts,
         Left::Enough,
         Left::Abstains,
-        Left::TakesPromise,
         Left::AskedDrops,
         Left::AllAsked,
         Left::DropsAlways,
         Left::OwnDrops,
         Left::PromiseStays,
         Left::PromiseBinds,
+        Left::AbstainerVotes,
     ];
 }
 
@@ -62,6 +62,8 @@ pub enum Damage {
     Promise,
     /// Another record of the same slot.
     Other,
+    /// Another record of the same slot, for which it has promised a ballot: its doubt ends, and it abstains.
+    OtherPromised,
 }
 
 /// A world.
@@ -125,6 +127,13 @@ pub const WORLDS: &[World] = &[
         damages: &[(0, Damage::Record), (1, Damage::Other)],
         ..BASE
     },
+    // Two of three members wait for the next epoch, each because of another record.
+    World {
+        name: "three-abstain",
+        writes: &[(1, false), (2, true)],
+        damages: &[(0, Damage::Record), (1, Damage::OtherPromised)],
+        ..BASE
+    },
 ];
 
 /// Worlds that take longer.
@@ -168,7 +177,12 @@ struct Node {
 
 impl Node {
     fn serves(&self) -> bool {
-        self.doubt.is_none() && !self.abstains && !self.other
+        self.votes() && !self.abstains
+    }
+
+    /// Says whether it takes part in a view change. A member that abstains does: it knows all that was acknowledged.
+    fn votes(&self) -> bool {
+        self.doubt.is_none() && !self.other
     }
 
     fn bound(&self) -> u8 {
@@ -381,6 +395,10 @@ impl State {
                 self.drop_operations(world, node);
             }
             Damage::Other => it.other = true,
+            Damage::OtherPromised => {
+                it.abstains = true;
+                self.drop_answers(world, node);
+            }
         }
         first
     }
@@ -408,16 +426,15 @@ impl State {
             return false;
         }
         it.record = it.record.max(source.record);
-        if it.abstains && world.members == 2 && world.has(Left::TakesPromise) {
-            (it.promised, it.abstains) = (source.bound(), false);
-        }
         // What was told before may be outdated by a write that counts an answer from before the damage.
         doubt.heard |= u8::from(all) << from;
         let enough = doubt.heard.count_ones() >= if world.has(Left::Enough) { world.meets() } else { 1 };
         let bound = it.promised != 0 && world.members > 2 && world.has(Left::PromiseBinds);
-        if (enough && !bound || it.record == doubt.remembered) && !it.abstains {
+        let whole = it.record == doubt.remembered;
+        it.abstains |= enough && !whole && bound;
+        if whole && !it.abstains || enough {
             it.doubt = None;
-            self.cleared = true;
+            self.cleared |= !it.abstains;
         }
         true
     }
@@ -426,7 +443,8 @@ impl State {
     fn change(&mut self, world: &World, by: u8) -> bool {
         let takes_part = |node: &u8| by & 1 << node != 0;
         let members = || (0..world.members).filter(takes_part).map(|node| self.nodes[usize::from(node)]);
-        if self.changed || by.count_ones() < world.quorum() || !members().all(|node| node.serves()) {
+        let votes = |node: Node| if world.has(Left::AbstainerVotes) { node.votes() } else { node.serves() };
+        if self.changed || by.count_ones() < world.quorum() || !members().all(votes) {
             return false;
         }
         let record = members().map(|node| node.record).max().unwrap_or_default();
@@ -473,9 +491,13 @@ impl State {
         for (from, to) in pairs {
             state.tell(world, from, to);
         }
-        let serving = (0..world.members).filter(|node| state.nodes[usize::from(*node)].serves());
-        let serving = serving.fold(0, |all, node| all | 1 << node);
-        serving == (1 << world.members) - 1 || state.change(world, serving)
+        let those = |is: fn(&Node) -> bool| {
+            let nodes = (0..world.members).filter(|node| is(&state.nodes[usize::from(*node)]));
+            nodes.fold(0, |all, node| all | 1 << node)
+        };
+        let (serving, voting) = (those(Node::serves), those(Node::votes));
+        let voting = if world.has(Left::AbstainerVotes) { voting } else { serving };
+        serving == (1 << world.members) - 1 || state.change(world, voting)
     }
 }
 

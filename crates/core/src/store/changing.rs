@@ -12,7 +12,6 @@ use core::time::Duration;
 use super::coding::Sum;
 use super::message::{Item, Word};
 use super::pulling::Why;
-use super::version::Version;
 use super::view::{Ballot, Cut, Member, Next, Round, Slot, Standing, View};
 use super::{After, Store};
 use crate::config::Safeguard;
@@ -23,7 +22,7 @@ use crate::overlay::Routes;
 /// How long a frozen member waits for a decision before it tries itself; more by its place in the view.
 const PATIENCE: Duration = Duration::from_millis(300);
 /// How long an attempt may take before it is made anew.
-const ROUND: Duration = Duration::from_secs(3);
+pub(super) const ROUND: Duration = Duration::from_secs(3);
 /// How soon a member that did not answer is asked again.
 const AGAIN: Duration = Duration::from_millis(100);
 
@@ -44,7 +43,7 @@ impl Store {
         }
         match word {
             Word::View { view, entered } => return self.on_view(from, number, view, entered, ring, cx),
-            Word::Learn { view, urgent } => return self.on_learn(from, number, view, urgent, ring, cx),
+            Word::Learn { view, urgent } => return self.on_learn(from, number, view, urgent, cx),
             Word::Stranger { born } => {
                 if self.peers.get(&from).is_none_or(|peer| peer.born != Some(born)) {
                     self.ask_born(from, ring, cx);
@@ -520,7 +519,7 @@ impl Store {
         slot.entered = Some(entered);
         (slot.promised, slot.accepted, slot.round, slot.learner) = (None, None, None, learner);
         (slot.agreed, slot.safe, slot.since) = (0, 0, cx.now);
-        (slot.remembered, slot.abstains, slot.floor) = (None, false, Version::ZERO);
+        (slot.remembered, slot.abstains) = (None, false);
         slot.standing = match mine {
             true if slot.state == entered => Standing::Ready,
             true if !cx.config.rule(Safeguard::Settle) => Standing::Ready,
@@ -626,15 +625,7 @@ impl Store {
     }
 
     /// A node is told that it is to become a member.
-    fn on_learn(
-        &mut self,
-        from: NodeId,
-        number: u32,
-        view: View,
-        urgent: bool,
-        ring: &dyn Routes,
-        cx: &mut Ctx<'_>,
-    ) {
+    fn on_learn(&mut self, from: NodeId, number: u32, view: View, urgent: bool, cx: &mut Ctx<'_>) {
         if !is_sound(&view) || view.place(from).is_none() {
             return cx.refuse(super::Refusal::Malformed);
         }
@@ -679,7 +670,7 @@ impl Store {
             slot.since = cx.now;
         }
         self.learners.insert(number, from);
-        self.pull_on(ring, cx);
+        self.pull_soon = true;
     }
 
     fn on_learnt(&mut self, from: NodeId, number: u32, born: u32, cx: &Ctx<'_>) {

@@ -316,8 +316,9 @@ impl Store {
             }
             return;
         }
-        let question = self.peer(from).question.take();
-        let Some((_, sent)) = question.filter(|(nonce, _)| *nonce == reading.nonce) else { return };
+        // An answer to an earlier question does not end this one: it would be asked again, and so on for ever.
+        let question = self.peer(from).question.take_if(|(nonce, _)| *nonce == reading.nonce);
+        let Some((_, sent)) = question else { return };
         self.on_born(from, reading.born);
         let (now, sent) = (cx.now.micros(), sent.micros());
         if now - sent > 10_000_000 {

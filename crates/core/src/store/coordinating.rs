@@ -216,7 +216,7 @@ impl Store {
     /// Says whether a slot will not be served here for some time: its disk has yet to be vouched for, cluster time is not
     /// known, or records are missing.
     fn cannot_serve(&self, slot: &Slot) -> bool {
-        slot.standing != Standing::Ready || !self.is_proved(slot) || !self.knows_time()
+        !slot.is_ready() || !self.is_proved(slot) || !self.knows_time()
     }
 
     /// Says whether an operation stands first in its line, or in none.

@@ -3,7 +3,7 @@
 //! All other members tell it what they have; each drops the answers it got as a coordinator and asks again, so that none is
 //! acknowledged by a copy that is lost. If the member then has the very records it had, nothing has happened. If not, what it
 //! had may have been later than what the others have. It was not acknowledged then. But what it promised about it
-//! still counts for others: it takes part again in the next epoch. The models `damaged-promises` and `damaged-views` of
+//! still counts for others: it abstains, which means that it serves again in the next epoch, for which it votes. The models `damaged-promises` and `damaged-views` of
 //! the checker say why.
 
 use alloc::vec::Vec;
@@ -12,22 +12,11 @@ use super::Store;
 use super::coding::Shared;
 use super::keeping::DOUBTED_MAX;
 use super::record::{Cell, Record};
-use super::version::Version;
 use super::view::{Cut, Standing};
 use crate::config::Config;
 use crate::edge::Ctx;
 use crate::id::NodeId;
 use crate::records::{Records, Space};
-
-/// What a member has told one that doubts its records.
-#[derive(Clone, Copy)]
-pub(super) struct Told {
-    /// It does not doubt the same records, and it said so after all members had dropped the answers they had got from the
-    /// doubting one. What is said earlier may be outdated by a write that counts such an answer.
-    pub(super) sure: bool,
-    /// The highest ballot it promised.
-    pub(super) promised: Version,
-}
 
 impl Store {
     /// A record turned out to be damaged: nothing of the slot is served before all others have told what they have, or
@@ -69,29 +58,29 @@ impl Store {
         (1..=DOUBTED_MAX).contains(&cells.len()) && slot.doubted.as_ref().is_some_and(sure)
     }
 
-    /// A member has told all that it has.
-    pub(super) fn doubt_heard(&mut self, number: u32, from: NodeId, told: Told, cx: &mut Ctx<'_>) {
+    /// A member has told all that it has. `sure`: it does not doubt the same records, and it said so after all members had
+    /// dropped the answers they had got from this one. What is said earlier may be outdated by a write that counts such an
+    /// answer.
+    pub(super) fn doubt_heard(&mut self, number: u32, from: NodeId, sure: bool, cx: &mut Ctx<'_>) {
         let Some(slot) = self.slots.get_mut(&number) else { return };
         let Standing::Doubting(mut heard) = slot.standing else { return };
         let Some(place) = slot.view.place(from) else { return };
         slot.told |= 1 << place;
-        heard |= u16::from(told.sure) << place;
+        heard |= u16::from(sure) << place;
         slot.standing = Standing::Doubting(heard);
-        let others = slot.view.members.len() - 1;
-        if others == 1 && told.sure && slot.abstains {
-            // The other one is part of every quorum: a ballot that it has not promised has no quorum.
-            slot.floor = slot.floor.max(told.promised);
-            slot.abstains = false;
-        }
-        let whole = slot.remembered == Some(slot.state);
+        // In a view of two the other one is part of every quorum: what it has is enough.
+        let changed = slot.remembered != Some(slot.state) && slot.view.members.len() > 2;
         // Every write quorum has a member among any n - q + 1.
         let enough = heard.count_ones() as usize > slot.view.members.len() - slot.view.quorum();
         let frozen = slot.promised.is_some();
-        if enough && !whole && others > 1 && (frozen || self.has_promised_doubted(number, cx)) {
+        if enough && changed && (frozen || self.has_promised_doubted(number, cx)) {
             self.abstain(number);
         }
         let Some(slot) = self.slots.get_mut(&number) else { return };
-        if (whole || enough) && !slot.abstains {
+        let whole = slot.remembered == Some(slot.state) && !slot.abstains;
+        // A member that abstains votes: it has all that was acknowledged. Unless it was frozen: then it has told a state that
+        // it does not have any more.
+        if whole || enough && !(frozen && changed) {
             slot.standing = Standing::Ready;
             slot.remembered = None;
             self.drop_damaged(number, cx);

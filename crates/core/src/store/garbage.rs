@@ -162,6 +162,8 @@ impl Store {
             self.tell_view(from, number);
         } else if slot.view.epoch == epoch && slot.standing == Standing::Ready {
             self.word(from, number, Word::Safe { epoch });
+        } else if slot.view.epoch == epoch && slot.standing == Standing::Behind {
+            self.former.insert(number, from);
         } else if slot.view.epoch > epoch {
             self.tell_view(from, number);
         }

@@ -3,9 +3,10 @@
 use alloc::collections::BTreeSet;
 
 use super::Store;
+use super::changing::ROUND;
 use super::message::Message;
 use super::tending::TOLD;
-use super::view::{Member, Slot};
+use super::view::{LEARNT, Member, Slot};
 use crate::edge::{Ctx, RequestId};
 use crate::id::NodeId;
 use crate::overlay::Routes;
@@ -30,7 +31,7 @@ impl Store {
         let sole = |slot: &Slot| slot.view.members == [self.me];
         let alone = ring.neighbours().is_empty()
             && self.slots.values().filter(|slot| slot.view.has(self.me)).all(sole);
-        if !self.holds_anything() || alone {
+        if !self.may_hold(cx.now) || alone {
             return true;
         }
         self.leaving = Some(Leaving { request, latest: cx.now.after(cx.config.drain), told: cx.now });
@@ -43,7 +44,7 @@ impl Store {
     /// Returns the request to leave once nothing is held any more, or it takes too long.
     pub(crate) fn may_leave(&mut self, now: Time) -> Option<RequestId> {
         let Leaving { request, latest, .. } = self.leaving?;
-        let done = !self.holds_anything() && self.asks.is_empty();
+        let done = !self.may_hold(now) && self.asks.is_empty();
         // However long it takes, it does not leave a slot without a quorum behind.
         (done || (now >= latest && !self.is_needed())).then(|| {
             self.leaving = None;
@@ -65,8 +66,11 @@ impl Store {
         })
     }
 
-    fn holds_anything(&self) -> bool {
+    /// Says whether this node is a member of a view, or may be of one that it has not heard of: it has just said that it has
+    /// the records of a slot, so the members of that may be voting for it.
+    fn may_hold(&self, now: Time) -> bool {
         self.slots.values().any(|slot| slot.view.has(self.me))
+            || self.learnt.is_some_and(|at| now.since(at) < LEARNT + ROUND)
     }
 
     pub(super) fn tell_leaving(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {

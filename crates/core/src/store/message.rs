@@ -153,9 +153,7 @@ pub enum Message {
         /// Whether there is more.
         #[n(6)]
         more: bool,
-        /// For a puller that doubts its own records: the highest ballot the source promised or wrote.
-        #[n(7)]
-        promised: Option<Version>,
+        // 7 was the highest ballot that the source promised.
     },
     /// Compares everything the sender looks after and the receiver has a copy of.
     #[n(7)]

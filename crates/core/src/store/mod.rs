@@ -117,8 +117,15 @@ pub struct Store {
     changing: BTreeSet<u32>,
     /// Slots this node is to become a member of, and who said so.
     learners: BTreeMap<u32, NodeId>,
+    /// Former replicas that still have the records of slots this node has not caught up with. The members that have them may
+    /// be dead.
+    former: BTreeMap<u32, NodeId>,
+    /// When this node last said that it has the records of a slot it is to become a member of.
+    learnt: Option<Time>,
     /// Slots whose view may have to change.
     unsettled: BTreeSet<u32>,
+    /// Whether slots to pull were named in this call. They are looked at once: a message names thousands.
+    pull_soon: bool,
     /// Slots that wait for their turn to be pulled.
     to_pull: BTreeSet<u32>,
     /// Slots whose records this node has begun to doubt: what it answered itself, as a coordinator, is void.
@@ -317,7 +324,10 @@ impl Store {
             pulls: BTreeMap::new(),
             changing: BTreeSet::new(),
             learners: BTreeMap::new(),
+            former: BTreeMap::new(),
+            learnt: None,
             unsettled: BTreeSet::new(),
+            pull_soon: false,
             to_pull: BTreeSet::new(),
             voided: BTreeSet::new(),
             seeking: BTreeMap::new(),
@@ -364,13 +374,13 @@ impl Store {
             if !slot.view.has(me) {
                 slot.standing = Standing::Outside;
             }
-            if slot.promised.is_some() {
+            if slot.promised.is_some() || kept.abstains {
                 store.changing.insert(number);
             }
             if matches!(slot.standing, Standing::Behind | Standing::Doubting(_)) {
                 store.to_pull.insert(number);
             }
-            (slot.remembered, slot.abstains, slot.floor) = (kept.remembered, kept.abstains, kept.floor);
+            (slot.remembered, slot.abstains) = (kept.remembered, kept.abstains);
             slot.doubted = kept.doubted;
             store.slots.insert(number, slot);
             store.read_tally(number, records, config);
@@ -666,6 +676,9 @@ impl Store {
     fn finish(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         if self.restless && Self::is_part(ring) && cx.now >= self.tend {
             self.tend(ring, cx);
+        }
+        if core::mem::take(&mut self.pull_soon) {
+            self.pull_on(ring, cx);
         }
         self.flush(ring, cx);
         let busy = !self.asks.is_empty()

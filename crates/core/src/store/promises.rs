@@ -31,7 +31,7 @@ impl Store {
         };
         let Some(slot) = self.slots.get(&number) else { return Version::ZERO };
         let promised = bytes.map(|bytes| read(&bytes)).filter(|(epoch, _)| *epoch == slot.view.epoch);
-        promised.map_or(Version::ZERO, |(_, ballot)| ballot).max(slot.floor)
+        promised.map_or(Version::ZERO, |(_, ballot)| ballot)
     }
 
     /// Gives the promises of a slot to `each`: the key they are kept under, and the epoch and the ballot.
@@ -47,23 +47,11 @@ impl Store {
         }
     }
 
-    /// Returns the highest ballot that was promised in a slot, or written.
-    pub(super) fn highest_ballot(&self, number: u32, cx: &Ctx<'_>) -> Version {
-        let Some(slot) = self.slots.get(&number) else { return Version::ZERO };
-        let mut highest = slot.floor.max(slot.last);
-        self.each_promise(number, cx, |_, (epoch, ballot)| {
-            if epoch == slot.view.epoch {
-                highest = highest.max(ballot);
-            }
-        });
-        highest
-    }
-
     /// Says whether a ballot was promised in this epoch for a cell whose record is doubted.
     pub(super) fn has_promised_doubted(&self, number: u32, cx: &Ctx<'_>) -> bool {
         let Some(slot) = self.slots.get(&number) else { return false };
         let doubted = |cell: &Cell| slot.doubted.as_ref().is_none_or(|all| all.contains(&cell.digest()));
-        let mut found = slot.floor > Version::ZERO;
+        let mut found = false;
         self.each_promise(number, cx, |key, (epoch, _)| {
             let cell = Cell { member: key[0] == 1, key: Shared(key[1..].into()) };
             found |= epoch == slot.view.epoch && doubted(&cell);

@@ -10,10 +10,8 @@ use core::time::Duration;
 
 use super::Store;
 use super::coding::{Shared, Sum};
-use super::doubting::Told;
 use super::message::{Message, Packet, Step, Word};
 use super::record::{Cell, Record};
-use super::version::Version;
 use super::view::{Ballot, Cut, PARTS, Slot, Standing};
 use crate::contact::Contact;
 use crate::edge::Ctx;
@@ -161,13 +159,18 @@ impl Store {
         self.send(to, Message::Pull { nonce, slot, parts, after, any, bytes, doubts, doubted }, ring, cx);
     }
 
-    /// Asks for the next page of a slot, or lets it wait for its turn.
-    fn ask_more(&mut self, nonce: u32, ring: &dyn Routes, cx: &mut Ctx<'_>) {
-        let large = self.pulls.values().filter(|pull| pull.after.is_some() && !pull.parked).count();
+    /// Returns how many slots are waiting for a page that is not their first.
+    fn large_pulls(&self) -> usize {
+        self.pulls.values().filter(|pull| pull.after.is_some() && !pull.parked).count()
+    }
+
+    /// Asks for the next page of a slot, or lets it wait for its turn if so many `large` slots wait for theirs.
+    fn ask_more(&mut self, nonce: u32, large: &mut usize, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         let Some(pull) = self.pulls.get_mut(&nonce) else { return };
-        let slow = matches!(pull.why, Why::Learn) && !self.rate.allows(cx);
         pull.parked = true;
-        if large <= LARGE && !slow {
+        let learns = pull.why == Why::Learn;
+        if *large <= LARGE && (!learns || self.rate.allows(cx)) {
+            *large += 1;
             // Now, and not when it comes: many pages may be under way.
             self.rate.spend(PAGE);
             self.ask_page(nonce, ring, cx);
@@ -253,22 +256,20 @@ impl Store {
         if damaged {
             self.doubt(number, cx);
         }
-        let mut promised = None;
         if let Some(doubted) = doubted {
             page.2 = self.is_sure_of(number, doubted);
-            promised = Some(self.highest_ballot(number, cx));
         } else if damaged {
             // The puller must ask another member, and so must this node.
             (page, records, more) = ((0, Sum::default(), false), Vec::new(), false);
         }
         let (epoch, state, ready) = page;
-        let message = Message::Page { nonce, epoch, state, ready, parts: differ, records, more, promised };
+        let message = Message::Page { nonce, epoch, state, ready, parts: differ, records, more };
         cx.send(from, Body::Store(Box::new(Packet { message, contacts: Vec::new() })));
     }
 
     /// Records have come.
     pub(super) fn on_page(&mut self, from: NodeId, page: Message, ring: &dyn Routes, cx: &mut Ctx<'_>) {
-        let Message::Page { nonce, epoch, state, ready, parts, records, more, promised } = page else {
+        let Message::Page { nonce, epoch, state, mut ready, parts, records, more } = page else {
             return;
         };
         let theirs = state;
@@ -298,6 +299,8 @@ impl Store {
         let useful = match pull.why {
             Why::CatchUp => {
                 let entered = self.slots.get(&number).and_then(|slot| slot.entered);
+                // A former replica is a source for what the view began with, no more.
+                ready &= self.slots.get(&number).is_some_and(|slot| slot.view.place(from).is_some());
                 (ready && epoch == mine) || Some(state) == entered
             }
             Why::Learn => ready && epoch >= mine,
@@ -333,8 +336,9 @@ impl Store {
         }
         if more {
             pull.tries = 0;
+            let mut large = self.large_pulls();
             self.pulls.insert(nonce, pull);
-            return self.ask_more(nonce, ring, cx);
+            return self.ask_more(nonce, &mut large, ring, cx);
         }
         if pull.why.is_exact() {
             self.drop_rest(number, &pull, cut, cx);
@@ -353,8 +357,7 @@ impl Store {
             // All parts are equal and the sums are not: ours is wrong, or theirs.
             self.recount(number, cx.records, cx.config);
         }
-        let told = Told { sure: ready && pull.late, promised: promised.unwrap_or(Version::ZERO) };
-        self.pull_done(number, pull.why, from, told, cx);
+        self.pull_done(number, pull.why, from, ready && pull.late, cx);
     }
 
     fn pulled(&mut self, number: u32, cell: &Cell, record: &Record, why: Why, cx: &mut Ctx<'_>) {
@@ -419,13 +422,14 @@ impl Store {
         }
     }
 
-    fn pull_done(&mut self, number: u32, why: Why, from: NodeId, told: Told, cx: &mut Ctx<'_>) {
+    fn pull_done(&mut self, number: u32, why: Why, from: NodeId, sure: bool, cx: &mut Ctx<'_>) {
         match why {
             Why::CatchUp => {
                 let Some(slot) = self.slots.get_mut(&number) else { return };
                 if slot.standing == Standing::Behind {
                     slot.standing = Standing::Ready;
                     self.to_pull.remove(&number);
+                    self.former.remove(&number);
                     self.moved.insert(number);
                     self.eager.insert(number);
                     self.keep(number);
@@ -439,12 +443,13 @@ impl Store {
                     let (epoch, born) = (slot.view.epoch, self.me.born);
                     // Once it is on the disk: those that have the records now may leave because of it.
                     self.keep(number);
+                    self.learnt = Some(cx.now);
                     self.word_after(sponsor, number, Word::Learnt { epoch, born });
                 }
             }
             Why::Merge { ballot } | Why::Adopt { ballot, .. } => self.merged(from, number, ballot, cx),
             Why::Settle { ballot, state } => self.settled(from, number, ballot, state),
-            Why::Doubt => self.doubt_heard(number, from, told, cx),
+            Why::Doubt => self.doubt_heard(number, from, sure, cx),
             Why::Rebuild => self.rebuild_heard(number, from, cx),
             Why::Sweep => {}
         }
@@ -481,13 +486,14 @@ impl Store {
             .filter(|(_, pull)| pull.again <= cx.now || pull.parked)
             .map(|(nonce, _)| *nonce)
             .collect();
+        let mut large = self.large_pulls();
         for nonce in late {
             let Some(pull) = self.pulls.get_mut(&nonce) else { continue };
             pull.tries += u8::from(!pull.parked);
             let (number, why, from, tries, parked) =
                 (pull.slot, pull.why, pull.from, pull.tries, pull.parked);
             if parked {
-                self.ask_more(nonce, ring, cx);
+                self.ask_more(nonce, &mut large, ring, cx);
             } else if tries >= TRIES || self.is_down(from) {
                 self.pulls.remove(&nonce);
                 self.pull_failed(number, why);
@@ -534,11 +540,13 @@ impl Store {
                 _ => {
                     self.to_pull.remove(&number);
                     self.learners.remove(&number);
+                    self.former.remove(&number);
                     self.urgent.remove(&number);
                     continue;
                 }
             };
             let heard = if let Standing::Doubting(heard) = slot.standing { heard } else { 0 };
+            let former = self.former.get(&number).filter(|_| why == Why::CatchUp);
             let sources: Vec<NodeId> = slot
                 .view
                 .members
@@ -550,6 +558,7 @@ impl Store {
                     member.id != self.me.id && (why != Why::Doubt || done & (1 << at) == 0)
                 })
                 .map(|(_, member)| member.id)
+                .chain(former.copied())
                 .filter(|id| !self.is_down(*id))
                 .collect();
             if sources.is_empty() {

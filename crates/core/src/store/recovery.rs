@@ -9,7 +9,6 @@ use core::time::Duration;
 use super::coding::Sum;
 use super::message::{Message, SlotReport, StoreReport, Word};
 use super::pulling::Why;
-use super::version::Version;
 use super::view::{Ballot, Cut, GENERATION, Slot, Standing, View};
 use super::{After, Store};
 use crate::contact::Contact;
@@ -341,7 +340,7 @@ impl Store {
             slot.standing = Standing::Ready;
             (slot.promised, slot.accepted, slot.round, slot.learner) = (None, None, None, None);
             (slot.agreed, slot.safe, slot.since) = (0, 0, cx.now);
-            (slot.remembered, slot.abstains, slot.floor) = (None, false, Version::ZERO);
+            (slot.remembered, slot.abstains) = (None, false);
             for id in old.into_iter().filter(|id| *id != me.id) {
                 self.tell_view(id, number);
             }

@@ -90,7 +90,7 @@ impl Store {
             return (Verdict::NotReady, 0);
         }
         let frozen = slot.promised.is_some() && cx.config.rule(Safeguard::Freeze);
-        let behind = slot.standing != Standing::Ready && cx.config.rule(Safeguard::CatchUp);
+        let behind = !slot.is_ready() && cx.config.rule(Safeguard::CatchUp);
         if frozen || behind {
             return (Verdict::NotReady, 0);
         }

@@ -21,7 +21,7 @@ impl Store {
             survey.slots += 1;
             survey.records += u64::from(slot.records);
             survey.waiting += u32::from(!self.answers(slot));
-            survey.doubting += u32::from(matches!(slot.standing, Standing::Doubting(_)));
+            survey.doubting += u32::from(matches!(slot.standing, Standing::Doubting(_)) || slot.abstains);
             survey.rebuilt += u32::from(slot.view.generation() > 0);
             let alive = slot.view.members.iter().filter(|member| !self.is_gone(member)).count();
             // The first that is alive speaks for the slot, so that nothing is counted twice.
@@ -42,7 +42,7 @@ impl Store {
     pub fn unready(&self, ring: &dyn Routes, now: Time, config: &Config) -> Unready {
         let mut unready = Unready::default();
         for slot in self.slots.values().filter(|slot| slot.view.has(self.me)) {
-            unready.behind += u32::from(slot.standing != Standing::Ready || !self.is_proved(slot));
+            unready.behind += u32::from(!slot.is_ready() || !self.is_proved(slot));
             unready.no_quorum += u32::from(!self.can_decide(slot));
         }
         // Slots the ring gives this node. If none comes for long, that is not this node's fault: they have no quorum.

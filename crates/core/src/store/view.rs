@@ -136,10 +136,8 @@ pub(crate) struct Slot {
     pub(crate) doubted: Option<Vec<u64>>,
     /// And the members that it has told so, and that have answered.
     pub(crate) told: u16,
-    /// A promise may be lost: the node abstains until the next epoch.
+    /// A promise, or what was told with it, may be lost: the node serves nothing until the next epoch, for which it votes.
     pub(crate) abstains: bool,
-    /// A ballot below which nothing of the slot is taken in this epoch, in place of promises that were lost.
-    pub(crate) floor: super::version::Version,
     /// A lower bound on the time from which some bytes are garbage: a value has ended, or its set is gone.
     pub(crate) expiry: Option<u64>,
     /// The highest version of a record there has been.
@@ -156,7 +154,7 @@ pub(crate) struct Learner {
 }
 
 /// For how long it counts that a node said it has the records: it may have left since, or died.
-const LEARNT: Duration = Duration::from_secs(3);
+pub(super) const LEARNT: Duration = Duration::from_secs(3);
 
 impl Learner {
     /// Returns its disk, if it has the records and said so just now.
@@ -205,7 +203,6 @@ impl Slot {
             doubted: None,
             told: 0,
             abstains: false,
-            floor: super::version::Version::ZERO,
             expiry: None,
             last: super::version::Version::ZERO,
         }
@@ -213,7 +210,12 @@ impl Slot {
 
     /// Says whether operations are served.
     pub(crate) fn serves(&self) -> bool {
-        self.standing == Standing::Ready && self.promised.is_none()
+        self.is_ready() && self.promised.is_none()
+    }
+
+    /// Says whether the node has the records and keeps its promises.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.standing == Standing::Ready && !self.abstains
     }
 
     /// Says whether all other members know that this node doubts its records.
@@ -236,7 +238,6 @@ impl Slot {
             standing: self.standing,
             remembered: self.remembered,
             abstains: self.abstains,
-            floor: self.floor,
             doubted: self.doubted.clone(),
         }
     }
@@ -290,9 +291,7 @@ pub(crate) struct Kept {
     #[n(7)]
     #[cbor(default)]
     pub(crate) doubted: Option<Vec<u64>>,
-    #[n(8)]
-    #[cbor(default)]
-    pub(crate) floor: super::version::Version,
+    // 8 was a ballot in place of lost promises.
 }
 
 /// How the ring is cut into slots.

@@ -8,7 +8,7 @@ use kringle_core::message::Body;
 use kringle_core::records::Space;
 use kringle_core::store::Store;
 use kringle_core::store::coding::Shared;
-use kringle_core::store::message::{Message, Packet, Step, Verdict};
+use kringle_core::store::message::{ClockReading, Message, Packet, Step, Verdict};
 use kringle_core::store::op::{Change, Condition, Happened, Level, Trouble};
 use kringle_core::store::record::{Cell, Kind, Origin, Record};
 use kringle_core::store::version::Version;
@@ -245,4 +245,39 @@ fn conditional_writes_work_with_stepped_clocks() {
             assert!(matches!(second, Trouble::ConditionFailed(_)), "{second:?}");
         }
     }
+}
+
+/// 64 idle processes asked each other for their clocks 5,000 times a second: an answer to an earlier question ended the
+/// open one, so that it was asked again.
+#[test]
+fn answer_to_an_earlier_question_does_not_end_the_open_one() {
+    let mut cluster = Cluster::of(2, settings(), 1);
+    let questions = |cluster: &Cluster| -> Vec<ClockReading> {
+        let sent = cluster.wire.iter().filter(|(_, to, from, _)| *to == 1 && from.addr.0 == 0);
+        let clocks = sent.filter_map(|(.., body)| match body {
+            Body::Store(packet) => match &packet.message {
+                Message::Clock(reading) if !reading.is_answer => Some(reading.clone()),
+                _ => None,
+            },
+            _ => None,
+        });
+        clocks.collect()
+    };
+    let end = cluster.now.after(Duration::from_secs(5));
+    while questions(&cluster).is_empty() {
+        assert!(cluster.now < end, "clocks are compared");
+        cluster.run(Duration::from_micros(100));
+    }
+    let open = questions(&cluster).remove(0);
+    let from = cluster.places[1].contact;
+    let mut tell = |reading: ClockReading| {
+        let message = Message::Clock(reading);
+        let body = Body::Store(Box::new(Packet { message, contacts: Vec::new() }));
+        cluster.input(0, Input::Message { from, body });
+        questions(&cluster).len()
+    };
+    tell(ClockReading { nonce: open.nonce ^ 1, is_answer: true, ..open.clone() });
+    // A disk that node 0 does not know: it would ask, had it not asked already.
+    let asked = tell(ClockReading { nonce: 7, born: 99, ..open });
+    assert_eq!(asked, 1);
 }

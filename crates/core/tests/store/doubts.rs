@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use kringle_core::config::Settings;
-use kringle_core::edge::Input;
+use kringle_core::edge::{Command, Input};
 use kringle_core::message::Body;
 use kringle_core::records::{Gap, Records, Space};
 use kringle_core::store::Store;
@@ -54,6 +54,12 @@ fn until(cluster: &mut Cluster, lose: impl Fn(usize, &Message) -> bool, so: impl
             _ => true,
         });
     }
+}
+
+/// Says whether a message begins a view change.
+fn is_freeze(_: usize, message: &Message) -> bool {
+    let freezes = |item: &Item| matches!(item.word, Word::Freeze { .. });
+    matches!(message, Message::Slots(items) if items.iter().any(freezes))
 }
 
 fn ask(cluster: &mut Cluster, to: usize, from: usize, step: Step) -> Verdict {
@@ -166,7 +172,9 @@ fn promise_outlives_the_record_written_under_it() {
     assert_eq!(accept(&mut cluster, 1, 2, &higher), Verdict::Taken);
     cluster.damage(1, "key");
     assert_eq!(read(&mut cluster, 1, 2), Verdict::NotReady);
-    until(&mut cluster, |_, _| false, |cluster| !doubts(cluster, 1));
+    // Promises end with their epoch: no new one begins here.
+    let end = cluster.now.after(Duration::from_secs(2));
+    until(&mut cluster, is_freeze, |cluster| cluster.now >= end);
     let verdict = accept(&mut cluster, 1, 2, &lower);
     assert!(!matches!(verdict, Verdict::Taken), "it has promised not to: {verdict:?}");
 }
@@ -194,6 +202,55 @@ fn doubting_member_takes_nothing_below_its_promise_that_it_did_not_tell() {
     let verdict = read(&mut cluster, 1, 2);
     assert_eq!(verdict, Verdict::Holds(Some(Shared(between.bytes().clone()))));
     assert!(view(&cluster, 1).0.epoch > epoch, "it told the record before, with a higher promise");
+}
+
+/// Chaos seed 200540 over Chord: two of three members waited for the next epoch, and the third had no quorum to begin it.
+#[test]
+fn two_of_three_that_cannot_keep_their_promises_vote_for_the_next_epoch() {
+    for restart in [None, Some(5), Some(400)] {
+        two_of_three_abstain(restart.map(Duration::from_millis));
+    }
+}
+
+fn two_of_three_abstain(restart: Option<Duration>) {
+    let mut cluster = Cluster::ready(3);
+    let beside = |key: &String| Store::slot_of(name(key).id, &cluster.config) == slot(&cluster);
+    let other = (0..).map(|number| format!("other {number}")).find(beside).expect("there are four slots");
+    for key in ["key", &other] {
+        cluster.put(0, key, "acknowledged");
+    }
+    cluster.run(Duration::from_secs(1));
+    for (node, key) in [(1, "key"), (2, other.as_str())] {
+        // Only this member has stored it, under a ballot that it promised.
+        let (cell, ballot) = (Cell::of(&name(key)), version(&cluster, 500));
+        let promised = ask(&mut cluster, node, 0, Step::Prepare { cell: cell.clone(), ballot });
+        assert!(matches!(promised, Verdict::Promised(_)), "{promised:?}");
+        let origin = Origin { node: cluster.places[0].contact.id, serial: 9 };
+        let record = Record::make(&cell, Kind::Value, ballot, origin, 0, b"lost");
+        let record = Shared(record.bytes().clone());
+        let step = Step::Accept { cell: cell.clone(), record, set: None };
+        assert_eq!(ask(&mut cluster, node, 0, step), Verdict::Taken);
+        cluster.damage(node, key);
+    }
+    for (node, key) in [(1, "key"), (2, other.as_str())] {
+        let cell = Cell::of(&name(key));
+        let step = Step::Read { cell, known: Rank::default(), brief: false };
+        assert_eq!(ask(&mut cluster, node, 0, step), Verdict::NotReady);
+    }
+    let epoch = view(&cluster, 0).0.epoch;
+    if let Some(after) = restart {
+        let end = cluster.now.after(after);
+        until(&mut cluster, is_freeze, |cluster| cluster.now >= end);
+        for node in [1, 2] {
+            cluster.crash(node);
+            cluster.restart(node);
+        }
+    }
+    until(&mut cluster, |_, _| false, |cluster| (0..3).all(|node| view(cluster, node).1));
+    assert!(view(&cluster, 0).0.epoch > epoch, "promises end with their epoch");
+    for key in ["key", &other] {
+        assert_eq!(cluster.get(2, key).as_deref(), Some("acknowledged"));
+    }
 }
 
 #[test]
@@ -348,4 +405,70 @@ fn node_that_was_not_told_how_a_view_begins_does_not_tell_others() {
     word(&mut cluster, outside, first, Word::View { view: next, entered: Sum(7) });
     word(&mut cluster, outside, asker, Word::Seek { epoch });
     assert!(told(&cluster));
+}
+
+/// Chaos seed 300430 over Chord: a view began with records that one of its members had, and a former one. The member died.
+#[test]
+fn members_catch_up_from_a_former_replica_when_no_member_has_the_records() {
+    let mut cluster = Cluster::ready(4);
+    cluster.put(0, "key", "old");
+    cluster.run(Duration::from_secs(1));
+    let member = |node: &usize| store(&cluster, *node).view(slot(&cluster)).is_some();
+    let (inside, outside): (Vec<usize>, Vec<usize>) = (0..4).partition(member);
+    let [first, second, former] = inside[..] else { panic!("there are three copies") };
+    let new = record(&cluster, version(&cluster, 0), "new");
+    for node in [first, former] {
+        assert_eq!(accept(&mut cluster, node, second, &new), Verdict::Taken);
+    }
+    let mut next = view(&cluster, first).0;
+    let probe = ballot(&cluster, 1, second);
+    word(&mut cluster, first, second, Word::Freeze { epoch: next.epoch, ballot: probe });
+    let (entered, _) = frozen(&cluster, probe).expect("it promises");
+    // Every node holds some slot.
+    let views = (0..cluster.config.slots).filter_map(|slot| store(&cluster, outside[0]).view(slot));
+    let newcomers = views.flat_map(|(view, _)| view.members.clone());
+    let id = cluster.places[outside[0]].contact.id;
+    let newcomer = newcomers.into_iter().find(|member| member.id == id).expect("it holds another slot");
+    let leaves = cluster.places[former].contact.id;
+    next.epoch += 1;
+    next.members.retain(|member| member.id != leaves);
+    next.members.push(newcomer);
+    next.members.sort();
+    for node in 0..4 {
+        let from = if node == first { second } else { first };
+        word(&mut cluster, node, from, Word::View { view: next.clone(), entered });
+    }
+    cluster.wire.clear();
+    cluster.crash(first);
+    cluster.run(Duration::from_secs(60));
+    assert_eq!(cluster.get(second, "key").as_deref(), Some("new"));
+    assert!(view(&cluster, second).1 && view(&cluster, outside[0]).1);
+}
+
+/// Chaos seed 300435 over Chord: a node left when it held nothing, and others had just voted for it.
+#[test]
+fn leaving_node_that_has_just_got_the_records_of_a_slot_waits_for_the_vote() {
+    let mut cluster = Cluster::ready(4);
+    cluster.put(0, "key", "value");
+    cluster.run(Duration::from_secs(10));
+    let member = |node: &usize| store(&cluster, *node).view(slot(&cluster)).is_some();
+    let (inside, outside): (Vec<usize>, Vec<usize>) = (0..4).partition(member);
+    let (sponsor, leaver) = (inside[0], outside[0]);
+    let old = view(&cluster, sponsor).0;
+    word(&mut cluster, leaver, sponsor, Word::Learn { view: old, urgent: false });
+    let learnt = |cluster: &Cluster| {
+        let says = |item: &Item| matches!(item.word, Word::Learnt { .. });
+        cluster.wire.iter().any(|(.., body)| match body {
+            Body::Store(packet) => matches!(&packet.message, Message::Slots(items) if items.iter().any(says)),
+            _ => false,
+        })
+    };
+    until(&mut cluster, |_, _| false, learnt);
+    let leave = cluster.command(leaver, Command::Leave);
+    let left = |cluster: &Cluster| cluster.replies.iter().any(|(request, _)| *request == leave);
+    let others = cluster.config.drain;
+    cluster.run(Duration::from_secs(5));
+    assert!(!left(&cluster), "those that were told may still vote for it");
+    cluster.run(others * 2);
+    assert!(left(&cluster), "it leaves when they had time to");
 }

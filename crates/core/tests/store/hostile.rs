@@ -246,8 +246,8 @@ impl Liar {
                 let (epoch, state, ready) = (self.below(7), self.sum(), self.below(2) == 0);
                 let (parts, more) = (vec![0, 63, 64, u16::MAX], self.below(2) == 0);
                 let nonce = self.below(200) as u32;
-                let (records, promised) = (vec![(cell, record)], Some(self.version()));
-                Message::Page { nonce, epoch, state, ready, parts, records, more, promised }
+                let records = vec![(cell, record)];
+                Message::Page { nonce, epoch, state, ready, parts, records, more }
             }
             11 => Message::Clock(ClockReading {
                 nonce,

@@ -65,8 +65,8 @@ enum Kind {
     /// The time of day of all nodes is right again.
     ClocksRight,
     /// A node restarts with a time of day that is off by a second to an hour. Cluster time starts from the time of day and
-    /// is then the median of the members': so one such node at a time, and only while three others are ready and know the time.
-    /// Every other start is with a clock that is right within [`SMALL`].
+    /// is then the median of the members': so one such node at a time, and only while three others are ready and know the time;
+    /// that is so for its later restarts, too. Every other start is with a clock that is right within [`SMALL`].
     WrongStart,
     /// Syncs take up to 500 times as long.
     SlowDisk,
@@ -342,14 +342,12 @@ impl Faults {
                 }
             }
             Kind::WrongStart => {
-                let knows = |(index, other): &(u32, &Node)| {
-                    let settled = |store: &Store| store.clock_view(world.now(), world.wall(*index)).settled;
-                    // The stand-ins of tests have no time.
-                    *index != node && !world.is_paused(*index) && other.store().is_none_or(settled)
-                };
-                let led =
-                    world.ready().filter(knows).count() >= 3 && self.misled.is_none_or(|other| other == node);
-                if !led || self.gone.contains(&node) || self.leaving.contains(&node) {
+                let led = can_be_told_the_time(world, node);
+                if !led
+                    || self.misled.is_some_and(|other| other != node)
+                    || self.gone.contains(&node)
+                    || self.leaving.contains(&node)
+                {
                     return false;
                 }
                 self.set_clock(world, node, step(dice));
@@ -401,7 +399,9 @@ impl Faults {
 
     /// Sets the time of day of a node that is about to start right, unless it is the one that may be wrong.
     fn set_right(&mut self, world: &mut World, node: u32) {
-        if world.wall_offset(node).abs() > SMALL && self.misled != Some(node) {
+        if world.wall_offset(node).abs() > SMALL
+            && (self.misled != Some(node) || !can_be_told_the_time(world, node))
+        {
             self.set_clock(world, node, 0);
         }
         self.blips.retain(|(_, other, _)| *other != node);
@@ -617,6 +617,16 @@ fn outlives(world: &World, node: u32) -> bool {
     lists
         .into_iter()
         .all(|list| list.is_empty() || 2 * list.iter().filter(|member| here(member)).count() > list.len())
+}
+
+/// Says whether three nodes are ready and know the time, besides this one.
+fn can_be_told_the_time(world: &World, node: u32) -> bool {
+    let knows = |(index, other): &(u32, &Node)| {
+        let settled = |store: &Store| store.clock_view(world.now(), world.wall(*index)).settled;
+        // The stand-ins of tests have no time.
+        *index != node && !world.is_paused(*index) && other.store().is_none_or(settled)
+    };
+    world.ready().filter(knows).count() >= 3
 }
 
 /// Draws by how many milliseconds a clock steps.

@@ -8,9 +8,9 @@
 //! The list is kept beside a ring of fewer than 2r members, so that it is there when the ring has shrunk to r + 1: then
 //! the next one ends the ring for all of them, by the same agreement.
 //!
-//! A pure machine like [`super::ring`], with the same effects. Whoever is certainly gone (it said so, or came back in a
-//! later life) does not count for the majority; whoever is only silent does, so that two halves of a split group
-//! can not both go on.
+//! A pure machine like [`super::ring`], with the same effects. A member that said goodbye or restarted does not count for
+//! the majority unless the new list has it in its later life; a silent member counts, so that two halves of a split group
+//! cannot both go on.
 
 use alloc::vec::Vec;
 
@@ -181,11 +181,14 @@ impl Forming {
         }
     }
 
-    /// Says whether a list has most of those that were agreed to before, in the same life: a later one has forgotten what
-    /// it agreed to. Beside a ring that was too large for a list there is nothing before.
+    /// Says whether a list has most members of the list before it. A member that restarted counts if its later life is on
+    /// the list: although it has forgotten what it agreed to, it may be the only other one left (chaos seed 200546). Beside
+    /// a ring that was too large for a list there is nothing before.
     fn is_majority(&self, list: &[Contact]) -> bool {
         let votes = self.voters().filter(|voter| list.contains(voter)).count();
-        2 * votes > self.voters().count() || self.members.is_empty()
+        let later = |gone: &NodeId| list.iter().any(|node| node.id == *gone);
+        let restarted = self.gone.iter().filter(|gone| later(gone)).count();
+        2 * (votes + restarted) > self.voters().count() + restarted || self.members.is_empty()
     }
 
     /// Says whether a number can be right. It grows by one with every attempt; one that is far ahead is a mistake or a lie,

@@ -213,17 +213,6 @@ pub(super) fn samples_of(kind: BodyKind) -> Vec<Body> {
                 parts: vec![],
                 records: vec![],
                 more: false,
-                promised: None,
-            },
-            Message::Page {
-                nonce,
-                epoch,
-                state,
-                ready: true,
-                parts: vec![0, 63],
-                records: vec![(cell.clone(), record.clone())],
-                more: true,
-                promised: None,
             },
             Message::Page {
                 nonce,
@@ -233,7 +222,6 @@ pub(super) fn samples_of(kind: BodyKind) -> Vec<Body> {
                 parts: vec![0, 63],
                 records: vec![(cell, record)],
                 more: true,
-                promised: Some(END),
             },
         ],
         BodyKind::StoreCompare => vec![

@@ -157,6 +157,33 @@ fn a_later_life_takes_the_place_of_the_earlier() {
 }
 
 #[test]
+fn restarted_member_votes_for_the_list_it_is_on() {
+    let mut group = Group::of(&[2, 5, 9]);
+    let again = Contact { incarnation: 2, ..node(5) };
+    // One of three dies for good, another restarts before the first was left out of the list.
+    group.nodes.retain(|i, _| *i == 2);
+    group.step(2, |forming, out| {
+        forming.lost(node(9), &RULES, out);
+        forming.lost(node(5), &RULES, out);
+    });
+    group.flight.clear();
+    assert!(group.nodes[&2].is_cut_off());
+    group.nodes.insert(5, Forming::new(again));
+    group.step(2, |forming, out| forming.receive(again, Message::Apply, &RULES, out));
+    for _ in 0..8 {
+        while let Some((from, to, message)) = group.flight.pop_front() {
+            if to == again || to == node(2) {
+                let from = if from == 5 { again } else { node(from) };
+                group.step(to.addr.0, |forming, out| forming.receive(from, message, &RULES, out));
+            }
+        }
+        group.step(2, |forming, out| forming.fire(&RULES, out));
+    }
+    assert_eq!(group.nodes[&2].members(), [node(2), again]);
+    assert_eq!(group.nodes[&5].members(), [node(2), again]);
+}
+
+#[test]
 fn a_lost_commit_is_asked_for() {
     let mut group = Group::of(&[1, 2]);
     group.apply(3, 1);
