@@ -302,11 +302,11 @@ mod tests {
     use kringle_core::edge::Output;
     use kringle_core::records::{Bytes, Records, Space};
     use kringle_core::store::op::{Action, Ask, Level, Name};
-    use tokio::sync::oneshot;
 
+    use super::super::testing::enter;
     use super::*;
     use crate::RequestError;
-    use crate::handle::{Call, Handle};
+    use crate::handle::Handle;
     use crate::transport::mem::Hub;
     use crate::{Builder, StoreKind};
 
@@ -316,17 +316,6 @@ mod tests {
         tokio::task::LocalSet::new().block_on(&runtime, async {
             tokio::time::timeout(Duration::from_secs(60), test).await.expect("the test ends in time");
         });
-    }
-
-    /// Does something to the driver of a node.
-    async fn enter<T: Send + 'static>(
-        node: &Handle,
-        work: impl FnOnce(&mut Driver) -> T + Send + 'static,
-    ) -> T {
-        let (tell, told) = oneshot::channel();
-        let work = Box::new(move |driver: &mut Driver| drop(tell.send(work(driver))));
-        assert!(node.shared.calls.send(Call::Enter(work)).await.is_ok());
-        told.await.unwrap()
     }
 
     fn persist(ticket: u64) -> Output {
