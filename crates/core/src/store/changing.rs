@@ -654,7 +654,7 @@ impl Store {
                     Some(slot) => {
                         (slot.view, slot.entered) = (view, None);
                         slot.standing = Standing::Outside;
-                        (slot.promised, slot.accepted, slot.round) = (None, None, None);
+                        (slot.promised, slot.accepted, slot.round, slot.safe) = (None, None, None, 0);
                     }
                     None => {
                         self.slots.insert(number, Slot::new(view, None, Standing::Outside, cx.now));

@@ -33,6 +33,9 @@ const WAIT_FOR_ANY: Duration = Duration::from_secs(10);
 const APART: u64 = 1000;
 /// Questions to one node that may be open: at one every 200 ms, the answers of more than three seconds.
 const QUESTIONS_MAX: usize = 16;
+/// Microseconds after which an answer says nothing about clocks: up to half of them may be missing from it. Longer than the
+/// round trips a cluster is made for.
+const ANSWERED: u64 = 3_000_000;
 /// Members whose clocks are compared, until cluster time is known and afterwards.
 const CLOCKS: usize = 16;
 const CLOCKS_SETTLED: usize = 4;
@@ -330,7 +333,7 @@ impl Store {
         questions.clear();
         self.on_born(from, reading.born);
         let (now, sent) = (cx.now.micros(), sent.micros());
-        if now - sent > 10_000_000 {
+        if now - sent > ANSWERED {
             return;
         }
         // What it said was true in the middle of the round trip, more or less.

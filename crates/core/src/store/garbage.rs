@@ -137,7 +137,7 @@ impl Store {
     }
 
     /// Asks whether what this node no longer holds may be forgotten.
-    pub(super) fn ask_to_forget(&mut self, cx: &mut Ctx<'_>) {
+    pub(super) fn forget_what_is_old(&mut self, cx: &mut Ctx<'_>) {
         let outside: Vec<u32> = self
             .slots
             .iter()
@@ -146,12 +146,17 @@ impl Store {
             .map(|(number, _)| *number)
             .collect();
         for number in outside {
-            let Some(slot) = self.slots.get(&number) else { continue };
-            let (epoch, members) = (slot.view.epoch, slot.view.members.clone());
-            let me = self.me.id;
-            for member in members.iter().filter(|member| member.id != me) {
-                self.word(member.id, number, Word::Forget { epoch });
-            }
+            self.ask_to_forget(number);
+        }
+    }
+
+    /// Asks the members of a slot whether they can do without this node's copy.
+    pub(super) fn ask_to_forget(&mut self, number: u32) {
+        let Some(slot) = self.slots.get(&number) else { return };
+        let (epoch, members) = (slot.view.epoch, slot.view.members.clone());
+        let me = self.me.id;
+        for member in members.iter().filter(|member| member.id != me) {
+            self.word(member.id, number, Word::Forget { epoch });
         }
     }
 
@@ -160,7 +165,7 @@ impl Store {
         if slot.view.place(from).is_some() && slot.view.epoch >= epoch && slot.learner.is_none() {
             // Not as this one knows it.
             self.tell_view(from, number);
-        } else if slot.view.epoch == epoch && slot.standing == Standing::Ready {
+        } else if slot.view.epoch == epoch && slot.serves() {
             self.word(from, number, Word::Safe { epoch });
         } else if slot.view.epoch == epoch && slot.standing == Standing::Behind {
             self.former.insert(number, from);
@@ -177,6 +182,10 @@ impl Store {
         let Some(place) = slot.view.place(from).filter(|_| slot.standing == Standing::Outside) else {
             return;
         };
+        if self.leaving.is_some() {
+            // What becomes of the disk is for its owner to say.
+            return self.released(number, place, cx.now);
+        }
         slot.safe |= 1 << place;
         if (slot.safe.count_ones() as usize) < slot.view.quorum() || self.learners.contains_key(&number) {
             return;
@@ -193,6 +202,7 @@ impl Store {
             self.put(number, &cell, None, None);
         }
         self.recount(number, cx.records, cx.config);
+        self.learnt.remove(&number);
         self.unsettled.remove(&number);
         self.to_pull.remove(&number);
     }

@@ -1,12 +1,14 @@
 //! Going away: for good, once copies are elsewhere, or for a while.
 
 use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use core::time::Duration;
 
 use super::Store;
 use super::changing::ROUND;
 use super::message::Message;
 use super::tending::TOLD;
-use super::view::{LEARNT, Member, Slot};
+use super::view::{LEARNT, Member, Slot, Standing};
 use crate::edge::{Ctx, RequestId};
 use crate::id::NodeId;
 use crate::overlay::Routes;
@@ -20,7 +22,12 @@ pub(super) struct Leaving {
     latest: Time,
     /// When the others were last told.
     told: Time,
+    /// When members of views without this node were last asked whether they can do without it.
+    asked: Time,
 }
+
+/// How soon they are asked again.
+const ASKED: Duration = Duration::from_millis(200);
 
 impl Store {
     /// Says goodbye: copies are made elsewhere first. `true`: there is nothing to wait for.
@@ -28,15 +35,19 @@ impl Store {
         if self.leaving.is_some() {
             return false;
         }
+        // What members said about copies may have been said long ago.
+        self.slots.values_mut().for_each(|slot| slot.safe = 0);
         let sole = |slot: &Slot| slot.view.members == [self.me];
         let alone = ring.neighbours().is_empty()
             && self.slots.values().filter(|slot| slot.view.has(self.me)).all(sole);
         if !self.may_hold(cx.now) || alone {
             return true;
         }
-        self.leaving = Some(Leaving { request, latest: cx.now.after(cx.config.drain), told: cx.now });
+        self.leaving =
+            Some(Leaving { request, latest: cx.now.after(cx.config.drain), told: cx.now, asked: cx.now });
         self.restless = true;
         self.tell_leaving(ring, cx);
+        self.ask_to_be_released(cx.now);
         self.finish(ring, cx);
         false
     }
@@ -66,11 +77,51 @@ impl Store {
         })
     }
 
-    /// Says whether this node is a member of a view, or may be of one that it has not heard of: it has just said that it has
-    /// the records of a slot, so the members of that may be voting for it.
+    /// Says whether this node is a member of a view, or is not released from one.
     fn may_hold(&self, now: Time) -> bool {
-        self.slots.values().any(|slot| slot.view.has(self.me))
-            || self.learnt.is_some_and(|at| now.since(at) < LEARNT + ROUND)
+        self.slots.values().any(|slot| slot.view.has(self.me)) || self.unreleased(now).next().is_some()
+    }
+
+    /// Returns the slots that others may need this node for, although it is in no view of them that it knows. It has records
+    /// that the members may lack. Or it said that it has the records, so the members may be voting for it; what one of them
+    /// has accepted may be decided at any later time (chaos seed 800269 over Chord).
+    fn unreleased(&self, now: Time) -> impl Iterator<Item = (u32, &Slot)> {
+        let outside = self.slots.iter().filter(|(_, slot)| slot.standing == Standing::Outside);
+        let asked_for = |number: &u32, slot: &Slot| slot.records > 0 || self.learnt.contains_key(number);
+        let unreleased = move |number: &u32, slot: &Slot| {
+            asked_for(number, slot) && (self.has_just_learnt(*number, now) || !self.is_released(slot))
+        };
+        outside.map(|(number, slot)| (*number, slot)).filter(move |(number, slot)| unreleased(number, slot))
+    }
+
+    /// Says whether a member may yet begin a ballot because this node said that it has the records of a slot. What members
+    /// say before that is over does not release it.
+    fn has_just_learnt(&self, number: u32, now: Time) -> bool {
+        self.learnt.get(&number).is_some_and(|at| now.since(*at) < LEARNT + ROUND)
+    }
+
+    /// A member of a slot can do without this node, which is about to leave.
+    pub(super) fn released(&mut self, number: u32, place: usize, now: Time) {
+        let early = self.has_just_learnt(number, now);
+        if let Some(slot) = self.slots.get_mut(&number).filter(|_| !early) {
+            slot.safe |= 1 << place;
+        }
+    }
+
+    /// Says whether all members of a slot that are there have the records, and take part in no ballot.
+    fn is_released(&self, slot: &Slot) -> bool {
+        let said = |place: &usize| slot.safe & 1 << *place != 0;
+        let mut places = 0..slot.view.members.len();
+        let quorum = places.clone().filter(said).count() >= slot.view.quorum();
+        quorum && places.all(|place| said(&place) || self.is_gone(&slot.view.members[place]))
+    }
+
+    /// Asks the members of views without this node whether they can do without it.
+    fn ask_to_be_released(&mut self, now: Time) {
+        let numbers: Vec<u32> = self.unreleased(now).map(|(number, _)| number).collect();
+        for number in numbers {
+            self.ask_to_forget(number);
+        }
     }
 
     pub(super) fn tell_leaving(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
@@ -81,6 +132,11 @@ impl Store {
     pub(super) fn go_on_leaving(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         let Some(leaving) = &mut self.leaving else { return };
         self.restless = true;
+        if cx.now.since(leaving.asked) >= ASKED {
+            leaving.asked = cx.now;
+            self.ask_to_be_released(cx.now);
+        }
+        let Some(leaving) = &mut self.leaving else { return };
         if cx.now.since(leaving.told) < TOLD {
             return;
         }

@@ -120,8 +120,8 @@ pub struct Store {
     /// Former replicas that still have the records of slots this node has not caught up with. The members that have them may
     /// be dead.
     former: BTreeMap<u32, NodeId>,
-    /// When this node last said that it has the records of a slot it is to become a member of.
-    learnt: Option<Time>,
+    /// Slots this node said it has the records of, because it is to become a member, and when.
+    learnt: BTreeMap<u32, Time>,
     /// Slots whose view may have to change.
     unsettled: BTreeSet<u32>,
     /// Whether slots to pull were named in this call. They are looked at once: a message names thousands.
@@ -326,7 +326,7 @@ impl Store {
             changing: BTreeSet::new(),
             learners: BTreeMap::new(),
             former: BTreeMap::new(),
-            learnt: None,
+            learnt: BTreeMap::new(),
             unsettled: BTreeSet::new(),
             pull_soon: false,
             to_pull: BTreeSet::new(),

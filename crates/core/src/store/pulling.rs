@@ -437,13 +437,14 @@ impl Store {
             }
             Why::Learn => {
                 self.to_pull.remove(&number);
-                let Some(slot) = self.slots.get(&number) else { return };
+                let Some(slot) = self.slots.get_mut(&number) else { return };
+                slot.safe = 0;
                 self.urgent.remove(&number);
-                if let Some(sponsor) = self.learners.remove(&number) {
+                if let Some(sponsor) = self.learners.remove(&number).filter(|_| self.leaving.is_none()) {
                     let (epoch, born) = (slot.view.epoch, self.me.born);
                     // Once it is on the disk: those that have the records now may leave because of it.
                     self.keep(number);
-                    self.learnt = Some(cx.now);
+                    self.learnt.insert(number, cx.now);
                     self.word_after(sponsor, number, Word::Learnt { epoch, born });
                 }
             }

@@ -76,7 +76,7 @@ impl Store {
             self.keep_time(cx);
             self.compare_clocks(ring, cx);
             self.compare(ring, cx);
-            self.ask_to_forget(cx);
+            self.forget_what_is_old(cx);
             self.restless |= self.peers.values().any(|peer| peer.down.is_some());
         }
     }

@@ -13,7 +13,7 @@ use kringle_core::store::message::{Item, Message, Packet, Step, Verdict, Word};
 use kringle_core::store::op::{Condition, Level};
 use kringle_core::store::record::{Cell, Kind, Origin, Rank, Record};
 use kringle_core::store::version::Version;
-use kringle_core::store::view::{Ballot, Next, View};
+use kringle_core::store::view::{Ballot, Member, Next, View};
 
 use crate::cluster::{Cluster, WALL, name, put_if, settings};
 
@@ -445,6 +445,14 @@ fn members_catch_up_from_a_former_replica_when_no_member_has_the_records() {
     assert!(view(&cluster, second).1 && view(&cluster, outside[0]).1);
 }
 
+fn says_learnt(cluster: &Cluster) -> bool {
+    let says = |item: &Item| matches!(item.word, Word::Learnt { .. });
+    cluster.wire.iter().any(|(.., body)| match body {
+        Body::Store(packet) => matches!(&packet.message, Message::Slots(items) if items.iter().any(says)),
+        _ => false,
+    })
+}
+
 /// Chaos seed 300435 over Chord: a node left when it held nothing, and others had just voted for it.
 #[test]
 fn leaving_node_that_has_just_got_the_records_of_a_slot_waits_for_the_vote() {
@@ -456,14 +464,7 @@ fn leaving_node_that_has_just_got_the_records_of_a_slot_waits_for_the_vote() {
     let (sponsor, leaver) = (inside[0], outside[0]);
     let old = view(&cluster, sponsor).0;
     word(&mut cluster, leaver, sponsor, Word::Learn { view: old, urgent: false });
-    let learnt = |cluster: &Cluster| {
-        let says = |item: &Item| matches!(item.word, Word::Learnt { .. });
-        cluster.wire.iter().any(|(.., body)| match body {
-            Body::Store(packet) => matches!(&packet.message, Message::Slots(items) if items.iter().any(says)),
-            _ => false,
-        })
-    };
-    until(&mut cluster, |_, _| false, learnt);
+    until(&mut cluster, |_, _| false, says_learnt);
     let leave = cluster.command(leaver, Command::Leave);
     let left = |cluster: &Cluster| cluster.replies.iter().any(|(request, _)| *request == leave);
     let others = cluster.config.drain;
@@ -471,4 +472,42 @@ fn leaving_node_that_has_just_got_the_records_of_a_slot_waits_for_the_vote() {
     assert!(!left(&cluster), "those that were told may still vote for it");
     cluster.run(others * 2);
     assert!(left(&cluster), "it leaves when they had time to");
+}
+
+/// Chaos seed 800269 over Chord: what members have accepted is decided when they see each other again, however late that is.
+#[test]
+fn leaving_node_stays_while_members_have_accepted_a_view_with_it() {
+    let mut cluster = Cluster::ready(4);
+    cluster.put(0, "key", "value");
+    cluster.run(Duration::from_secs(10));
+    let member = |node: &usize| store(&cluster, *node).view(slot(&cluster)).is_some();
+    let (inside, outside): (Vec<usize>, Vec<usize>) = (0..4).partition(member);
+    let (sponsor, leaver) = (inside[0], outside[0]);
+    let old = view(&cluster, sponsor).0;
+    let epoch = old.epoch;
+    word(&mut cluster, leaver, sponsor, Word::Learn { view: old.clone(), urgent: false });
+    until(&mut cluster, |_, _| false, says_learnt);
+    let leave = cluster.command(leaver, Command::Leave);
+    let left = |cluster: &Cluster| cluster.replies.iter().any(|(request, _)| *request == leave);
+    // It holds nothing else any more.
+    until(&mut cluster, |_, _| false, |cluster| store(cluster, leaver).survey().slots == 0);
+    let probe = ballot(&cluster, 1, 0);
+    word(&mut cluster, inside[1], sponsor, Word::Freeze { epoch, ballot: probe });
+    let (state, _) = frozen(&cluster, probe).expect("it promises");
+    let born = 1 << 16 | 1;
+    let mut members = old.members[..2].to_vec();
+    members.push(Member { id: cluster.places[leaver].contact.id, born });
+    let ballot = ballot(&cluster, 9, sponsor);
+    for acceptor in &inside[1..] {
+        let next = Next { members: members.clone(), state };
+        word(&mut cluster, *acceptor, sponsor, Word::Propose { epoch, ballot, next });
+    }
+    cluster.cut = vec![(inside[0], inside[1]), (inside[0], inside[2]), (inside[1], inside[2])];
+    cluster.run(Duration::from_secs(15));
+    assert!(!left(&cluster), "two members have accepted a view with it");
+    cluster.cut.clear();
+    cluster.run(cluster.config.drain);
+    assert!(left(&cluster), "it was in the view, and is in none any more");
+    assert!(!view(&cluster, inside[1]).0.members.contains(&members[2]));
+    assert_eq!(cluster.get(inside[1], "key").as_deref(), Some("value"));
 }
