@@ -78,8 +78,8 @@ enum Kind {
     /// With one copy no disk may be lost.
     LostDisk,
     /// A node dies and its disk is as it was earlier. The bound of [`Kind::LostDisk`]; and all others are awake: a node
-    /// that slept since then would agree with the old disk about the view. The old disk knows other members of its views:
-    /// a node that was alone then has nobody to ask. It is older than [`OLD`]: how far the disks of others have come is
+    /// that slept since then would agree with the old disk about the view. The old disk knows other members of all its
+    /// views: a node that was alone in one has nobody to ask about that slot (seed 1000519 over Chord). It is older than [`OLD`]: how far the disks of others have come is
     /// written down once a second.
     OldDisk,
     /// A node comes back on the same address with an empty disk and a new id. The old id never returns, so the bound is
@@ -412,7 +412,7 @@ impl Faults {
         let Some((taken, node, snapshot)) = self.old.take() else {
             let store = world.node(node).and_then(|node| node.store());
             let views = |store: &Store| {
-                (0..world.config().slots).filter_map(|slot| Some(store.view(slot)?.0.members.len())).max()
+                (0..world.config().slots).filter_map(|slot| Some(store.view(slot)?.0.members.len())).min()
             };
             if store.and_then(views) != Some(1) {
                 self.old = world.snapshot(node).map(|snapshot| (world.now(), node, snapshot));
