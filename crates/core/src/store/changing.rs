@@ -17,7 +17,7 @@ use super::{After, Store};
 use crate::config::Safeguard;
 use crate::edge::{Ctx, Event};
 use crate::id::NodeId;
-use crate::overlay::Routes;
+use crate::overlay::{Routes, Status};
 
 /// How long a frozen member waits for a decision before it tries itself; more by its place in the view.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -43,6 +43,8 @@ impl Store {
         }
         match word {
             Word::View { view, entered } => return self.on_view(from, number, view, entered, ring, cx),
+            // A node whose store has been handed over is still in the ring for a moment (chaos seed 1000950 over Chord).
+            Word::Learn { .. } if matches!(ring.status(), Status::Leaving | Status::Out) => return,
             Word::Learn { view, urgent } => return self.on_learn(from, number, view, urgent, cx),
             Word::Stranger { born } => {
                 if self.peers.get(&from).is_none_or(|peer| peer.born != Some(born)) {

@@ -408,7 +408,8 @@ impl Store {
         if !self.time.settled || !vouched {
             return None;
         }
-        let tag = (self.me.id.value() >> 120) as u8 ^ self.me.born as u8;
+        // The last digits of ids: the first are alike among neighbours.
+        let tag = self.me.id.value() as u16 ^ self.me.born as u16;
         let base = floor.max(Version::at(self.time(cx)));
         // What was made while the clock was far ahead binds nothing: all that was stored is in the floor.
         let near = self.clock.last.wall() <= base.wall().saturating_add(Self::ahead(cx));

@@ -45,6 +45,7 @@ impl Store {
         }
         self.leaving =
             Some(Leaving { request, latest: cx.now.after(cx.config.drain), told: cx.now, asked: cx.now });
+        self.learners.clear();
         self.restless = true;
         self.tell_leaving(ring, cx);
         self.ask_to_be_released(cx.now);

@@ -440,7 +440,7 @@ impl Store {
                 let Some(slot) = self.slots.get_mut(&number) else { return };
                 slot.safe = 0;
                 self.urgent.remove(&number);
-                if let Some(sponsor) = self.learners.remove(&number).filter(|_| self.leaving.is_none()) {
+                if let Some(sponsor) = self.learners.remove(&number) {
                     let (epoch, born) = (slot.view.epoch, self.me.born);
                     // Once it is on the disk: those that have the records now may leave because of it.
                     self.keep(number);

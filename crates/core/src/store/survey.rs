@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::Store;
-use super::view::{Cut, Standing, View};
+use super::view::{Cut, Member, Standing, View};
 use crate::config::Config;
 use crate::id::Key;
 use crate::overlay::Routes;
@@ -65,6 +65,12 @@ impl Store {
     pub fn view(&self, slot: u32) -> Option<(&View, bool)> {
         let slot = self.slots.get(&slot)?;
         slot.view.has(self.me).then(|| (&slot.view, self.answers(slot)))
+    }
+
+    /// Returns the members of the next view of a slot that this node has voted for. It may have been decided.
+    pub fn next_members(&self, slot: u32) -> Option<&[Member]> {
+        let (_, next) = self.slots.get(&slot)?.accepted.as_ref()?;
+        Some(&next.members)
     }
 
     /// Returns the slots this node is a member of, their views, and whether it serves them.

@@ -3,24 +3,26 @@
 use core::fmt;
 use core::str::FromStr;
 
-/// The version of a record, and the ballot that decides it: milliseconds of wall time, 48 bits; then a counter, 8 bits,
-/// that carries into the milliseconds; then a tag of whoever made it, 8 bits, so that two nodes hardly ever make the
-/// same. If they do, the checksums of their records decide.
+/// The version of a record, and the ballot that decides it: milliseconds of wall time, 43 bits (until 2248); then a counter, 8
+/// bits, that carries into the milliseconds; then a tag of the node that made it, 13 bits, so that two nodes hardly ever make
+/// the same. If they do, the checksums of their records decide.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Version(pub u64);
 
 /// Bits below the milliseconds.
-const FINE: u32 = 16;
+const FINE: u32 = 21;
 /// Bits below the counter.
-const TAG: u32 = 8;
+const TAG: u32 = 13;
 
 impl Version {
     /// Before every version.
     pub const ZERO: Version = Version(0);
 
-    /// Returns the lowest version of a wall time in milliseconds since 1970.
+    /// Returns the lowest version of a wall time in milliseconds since 1970. Times beyond the last one, less some room for
+    /// versions after it, are the last one.
     pub const fn at(wall: u64) -> Version {
-        Version(wall << FINE)
+        let last = (u64::MAX >> FINE) - (1 << FINE);
+        Version(if wall < last { wall } else { last } << FINE)
     }
 
     /// Returns the wall time it was made at, or was carried to.
@@ -30,8 +32,8 @@ impl Version {
 
     /// Returns the first version after this one that a node with this tag can make.
     #[must_use]
-    pub const fn next(self, tag: u8) -> Version {
-        Version((((self.0 >> TAG) + 1) << TAG) | tag as u64)
+    pub const fn next(self, tag: u16) -> Version {
+        Version((((self.0 >> TAG) + 1) << TAG) | (tag as u64 & ((1 << TAG) - 1)))
     }
 }
 
@@ -82,6 +84,12 @@ mod tests {
         let (a, b) = (start.next(0), start.next(1));
         assert!(start < a && a < b && b < a.next(0) && b.next(0) > b);
         assert_eq!(a.wall(), 1_700_000_000_000);
+    }
+
+    #[test]
+    fn no_time_is_too_late() {
+        let last = Version::at(u64::MAX);
+        assert!(last.next(u16::MAX) > last && last >= Version::at(7_000_000_000_000));
     }
 
     #[test]

@@ -149,7 +149,7 @@ pub(crate) const NEVER: Time = Time::from_micros(u64::MAX);
 
 impl Default for Rules {
     fn default() -> Rules {
-        Rules { slack: Duration::from_secs(5), late: None, renewals: true, budget: 1_000_000 }
+        Rules { slack: Duration::from_secs(5), late: None, renewals: true, budget: 5_000_000 }
     }
 }
 

@@ -672,13 +672,16 @@ fn whole_view(world: &World, slot: u32) -> Option<&View> {
 }
 
 /// Returns how many members that stay the smallest view has by now: fewer than when all copies were there if a node was
-/// away for long.
+/// away for long, or has voted for a smaller one (seed 2000148).
 fn members_now(world: &World, leaving: &[u32]) -> usize {
     let stays = |member: &&Member| leaving.iter().all(|node| world.contact(*node).id != member.id);
     let newest = |slot| {
-        let views = world.running().filter_map(|(_, node)| node.store()?.view(slot));
+        let stores = || world.running().filter_map(|(_, node)| node.store());
+        let views = stores().filter_map(|store| store.view(slot));
         let newest = views.max_by_key(|(view, _)| view.epoch);
-        newest.map_or(0, |(view, _)| view.members.iter().filter(stays).count())
+        let next = stores().filter_map(|store| store.next_members(slot));
+        let all = newest.map(|(view, _)| view.members.as_slice()).into_iter().chain(next);
+        all.map(|members| members.iter().filter(stays).count()).min().unwrap_or(0)
     };
     // The stand-ins of tests have no slots.
     if world.running().all(|(_, node)| node.store().is_none()) {

@@ -447,9 +447,14 @@ impl Forming {
             },
             // Somebody who may not have seen the latest list take effect, and may not be on it; or one who waits for a list
             // this node no longer proposes.
-            _ if agreed && self.ring && !ring && epoch > self.promised && !self.members.contains(&from) => {
-                // This node has gone on to a ring that has no list, or not with that one, and has not agreed to end it: whoever
-                // still counts on it comes, too.
+            _ if agreed
+                && self.ring
+                && !ring
+                && (epoch > self.promised || epoch <= self.epoch)
+                && !self.members.contains(&from) =>
+            {
+                // This node has gone on to a ring that has no list, or not with that one, and has not agreed to end it: a node
+                // that still counts on it comes, too.
                 let epoch = self.epoch.max(epoch.saturating_add(1));
                 out.push(Effect::Send(from, Message::Commit { epoch, ring: true, list: Vec::new() }));
             }

@@ -382,6 +382,12 @@ impl Overlay for Chord {
             }
             _ => true,
         };
+        if heard {
+            // It does not answer as who it was before (chaos seed 1001427).
+            let earlier = |known: &&mut Contact| known.id == from.id && known.incarnation < from.incarnation;
+            let gone = self.gone.iter_mut().map(|(gone, _)| gone);
+            self.seeds.iter_mut().chain(gone).filter(earlier).for_each(|known| *known = from);
+        }
         // It may be too far away by now to become a neighbour again; services should know all the same.
         if heard && self.down.contains(&from.id) {
             self.down.retain(|id| *id != from.id);

@@ -243,6 +243,27 @@ fn who_counts_on_one_that_is_in_a_ring_comes_too() {
     assert_eq!(group.expelled, [3]);
 }
 
+/// Found by store chaos over Chord, seed 1000782: the news that the list holds was lost, and by the time it was asked for the
+/// ring had become too large for a list.
+#[test]
+fn who_missed_that_a_group_became_a_ring_finds_out_when_that_has_no_list_any_more() {
+    let mut group = Group::of(&[1, 2, 3, 4, 5]);
+    group.apply(6, 1);
+    while !group.nodes[&1].is_ring() {
+        let (from, to, message) = group.flight.pop_front().expect("under way");
+        group.step(to.addr.0, |forming, out| forming.receive(node(from), message, &RULES, out));
+    }
+    group.flight.retain(|(_, to, _)| to.addr.0 != 4);
+    group.drain();
+    for i in [1, 2, 3, 5, 6] {
+        group.step(i, |forming, _| forming.outgrow());
+    }
+    assert!(!group.nodes[&4].is_ring());
+    group.step(4, |forming, out| forming.fire(&RULES, out));
+    group.drain();
+    assert_eq!(group.expelled, [4]);
+}
+
 /// A list of an earlier group does not end the ring a node is in by now.
 #[test]
 fn a_ring_does_not_end_by_a_list_nobody_was_asked_about() {
