@@ -4,11 +4,11 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::Store;
 use super::changing::ROUND;
 use super::message::Message;
 use super::tending::TOLD;
 use super::view::{LEARNT, Member, Slot, Standing};
+use super::{Peer, Store};
 use crate::edge::{Ctx, RequestId};
 use crate::id::NodeId;
 use crate::overlay::Routes;
@@ -65,17 +65,21 @@ impl Store {
     }
 
     /// Says whether a slot has no quorum without this node. Others count if they are known to be there, in this life, and
-    /// to stay; unless all of them leave.
+    /// to stay. If all nodes of the cluster leave, none is needed; it is not enough that all members of a slot do (chaos seed
+    /// 2000444 over Chord).
     fn is_needed(&self) -> bool {
+        let remains =
+            |(id, peer): (&NodeId, &Peer)| peer.has_store && !peer.leaving && !self.retired.contains(id);
         let stays = |member: &&Member| {
             let peer = self.peers.get(&member.id);
             peer.is_some_and(|peer| peer.born == Some(member.born) && peer.down.is_none() && !peer.leaving)
         };
-        self.slots.values().filter(|slot| slot.view.has(self.me)).any(|slot| {
-            let others = || slot.view.members.iter().filter(|member| **member != self.me);
-            let leaves = |member: &Member| self.peers.get(&member.id).is_some_and(|peer| peer.leaving);
-            others().filter(stays).count() < slot.view.quorum() && !others().all(leaves)
-        })
+        let mut mine = self.slots.values().filter(|slot| slot.view.has(self.me));
+        let lacks = |slot: &Slot| {
+            let others = slot.view.members.iter().filter(|member| **member != self.me);
+            others.filter(stays).count() < slot.view.quorum()
+        };
+        self.peers.iter().any(remains) && mine.any(lacks)
     }
 
     /// Says whether this node is a member of a view, or is not released from one.

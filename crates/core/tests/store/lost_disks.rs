@@ -475,3 +475,21 @@ fn newcomer_says_that_it_has_the_records_when_they_are_on_its_disk() {
     let records = cluster.places[1].safe.entries(Space::Data).len();
     assert!(views > 0 && records > 0, "{views} views and {records} records are on its disk");
 }
+
+/// Chaos seed 2000444 over Chord: both members that a slot had left, although a third node stayed.
+#[test]
+fn members_that_all_leave_wait_for_a_node_that_stays() {
+    let mut cluster = Cluster::ready(4);
+    put_all(&mut cluster, "v");
+    cluster.cut = vec![(0, 3), (1, 3), (2, 3)];
+    let leaves = [0, 1, 2].map(|node| cluster.command(node, Command::Leave));
+    cluster.run(cluster.config.drain * 2);
+    let left = |cluster: &Cluster| {
+        leaves.iter().filter(|leave| cluster.replies.iter().any(|(request, _)| request == *leave)).count()
+    };
+    assert_eq!(left(&cluster), 0, "what they have is nowhere else");
+    cluster.cut.clear();
+    cluster.run(Duration::from_secs(60));
+    assert_eq!(left(&cluster), 3);
+    expect_all(&mut cluster, 3..4, "v");
+}

@@ -369,7 +369,9 @@ impl Faults {
                 if self.gone.contains(&node) || self.leaving.contains(&node) || !self.may_die(world, node) {
                     return false;
                 }
-                self.lose(node);
+                // Its new self can be lost, too, and is another member (seed 2000277 over Chord).
+                self.lose(u32::MAX - (node << 16 | world.contact(node).incarnation & 0xffff));
+                self.rotten.retain(|_, (rotten, _)| *rotten != node);
                 self.joined.remove(&node);
                 self.set_right(world, node);
                 world.renew(node);
@@ -410,8 +412,11 @@ impl Faults {
     /// Keeps what is on a disk, and puts it back some time later.
     fn roll_back(&mut self, world: &mut World, node: u32) -> bool {
         let Some((taken, node, snapshot)) = self.old.take() else {
-            let store = world.node(node).and_then(|node| node.store());
-            let views = |store: &Store| {
+            // What is on the disk may be older than what the node knows (seed 2000412 over Chord).
+            let born = world.born(node).unwrap_or_default();
+            let disk = world.durable(node);
+            let store = disk.map(|disk| Store::open(world.contact(node), born, disk, world.config()));
+            let views = |store: Store| {
                 (0..world.config().slots).filter_map(|slot| Some(store.view(slot)?.0.members.len())).min()
             };
             if store.and_then(views) != Some(1) {
