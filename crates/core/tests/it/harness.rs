@@ -77,7 +77,7 @@ impl Driver {
     pub(crate) fn out(me: Contact, settings: Settings) -> Driver {
         let config = settings.check().expect("settings of a test follow the rules");
         Driver {
-            node: Node::pastry(me.id, me.incarnation, me.addr, &config),
+            node: Node::by_config(me.id, me.incarnation, me.addr, &config),
             config,
             now: Time::from_micros(1_000_000),
             dice: SeededDice::new(7),

@@ -1,10 +1,11 @@
 //! How a node comes into a ring, from its own side: which messages it sends, whom it takes in, and when it is ready.
 
-use kringle_core::config::Settings;
+use kringle_core::config::{OverlayKind, Settings};
 use kringle_core::contact::{Contact, Proximity};
 use kringle_core::edge::{Command, Event, Failure, Note, Output, Refusal, Reply, Timer};
 use kringle_core::message::{Body, Payload, Routed, Stage};
 use kringle_core::overlay::Status;
+use kringle_core::overlay::chord::Message as Chord;
 use kringle_core::overlay::pastry::{Announce, Join, JoinRefusal, Message, Versions, What};
 use kringle_core::overlay::timing::FIRST;
 use kringle_core::range::IdRange;
@@ -381,4 +382,19 @@ fn the_search_ends_whatever_a_seed_answers() {
         let retried = count(&outputs, Note::JoinRetried) == 1;
         assert!(retried || routed(&outputs).len() == 1, "neither joins nor tries another seed: {outputs:?}");
     }
+}
+
+/// Chaos seed 1001427 over Chord: a node that looked for its ring asked the others as who they had been before they restarted.
+#[test]
+fn a_seed_that_restarted_is_asked_in_its_later_life() {
+    let settings = Settings { overlay: OverlayKind::Chord, ..calm() };
+    let mut node = Driver::out(peer(ME), settings);
+    let first = node.command(0, Command::Join { seeds: vec![peer(ROOT)] });
+    let asked = |outputs: &[Output]| -> Vec<Contact> {
+        let applies = sent(outputs).into_iter().filter(|(_, body)| *body == Body::Chord(Chord::Apply));
+        applies.map(|(to, _)| to).collect()
+    };
+    assert_eq!(asked(&first), [peer(ROOT)]);
+    node.hear(life(ROOT, 2), Body::Ping(1));
+    assert_eq!(asked(&node.fire(Timer::Join)), [life(ROOT, 2)]);
 }
