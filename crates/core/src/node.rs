@@ -95,7 +95,7 @@ impl Node {
         }
         self.take(input, cx);
         self.react(cx);
-        let done = self.store.as_mut().and_then(|store| store.may_leave(cx.now));
+        let done = self.store.as_mut().and_then(|store| store.may_leave(&self.overlay, cx.now));
         if let Some(request) = done {
             self.overlay.leave(request, cx);
             self.react(cx);
@@ -555,7 +555,7 @@ impl Node {
     pub fn remove_store(&mut self, cx: &mut Ctx<'_>) {
         let Some(mut store) = self.store.take() else { return };
         store.end(cx);
-        if let Some(request) = store.may_leave(Time::from_micros(u64::MAX)) {
+        if let Some(request) = store.give_up_leaving() {
             self.overlay.leave(request, cx);
             self.react(cx);
         }

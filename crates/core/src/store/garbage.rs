@@ -141,8 +141,8 @@ impl Store {
         let outside: Vec<u32> = self
             .slots
             .iter()
-            .filter(|(_, slot)| slot.standing == Standing::Outside && slot.records > 0)
-            .filter(|(_, slot)| cx.now.since(slot.since) > KEPT)
+            .filter(|(number, slot)| slot.records > 0 || self.learnt.contains_key(number))
+            .filter(|(_, slot)| slot.standing == Standing::Outside && cx.now.since(slot.since) > KEPT)
             .map(|(number, _)| *number)
             .collect();
         for number in outside {
@@ -153,15 +153,21 @@ impl Store {
     /// Asks the members of a slot whether they can do without this node's copy.
     pub(super) fn ask_to_forget(&mut self, number: u32) {
         let Some(slot) = self.slots.get(&number) else { return };
-        let (epoch, members) = (slot.view.epoch, slot.view.members.clone());
-        let me = self.me.id;
-        for member in members.iter().filter(|member| member.id != me) {
-            self.word(member.id, number, Word::Forget { epoch });
+        let epoch = slot.view.epoch;
+        let answered = |place: usize| self.leaving.is_some() && slot.safe & 1 << place != 0;
+        let members = slot.view.members.iter().map(|member| member.id).enumerate();
+        let members = members.filter(|(place, id)| *id != self.me.id && !answered(*place));
+        let members: Vec<NodeId> = members.map(|(_, id)| id).collect();
+        for member in members {
+            self.word(member, number, Word::Forget { epoch });
         }
     }
 
     pub(super) fn on_forget(&mut self, from: NodeId, number: u32, epoch: u64) {
-        let Some(slot) = self.slots.get(&number) else { return };
+        let leaves = self.peers.get(&from).is_some_and(|peer| peer.leaving);
+        let Some(slot) = self.slots.get_mut(&number) else { return };
+        // A node that leaves does not become a member, whatever it said before.
+        slot.learner = slot.learner.filter(|learner| !leaves || learner.id != from);
         if slot.view.place(from).is_some() && slot.view.epoch >= epoch && slot.learner.is_none() {
             // Not as this one knows it.
             self.tell_view(from, number);

@@ -35,6 +35,8 @@ impl Store {
         if self.leaving.is_some() {
             return false;
         }
+        // What was to be learnt is not, also if there is nothing to wait for.
+        self.learners.clear();
         // What members said about copies may have been said long ago.
         self.slots.values_mut().for_each(|slot| slot.safe = 0);
         let sole = |slot: &Slot| slot.view.members == [self.me];
@@ -45,7 +47,6 @@ impl Store {
         }
         self.leaving =
             Some(Leaving { request, latest: cx.now.after(cx.config.drain), told: cx.now, asked: cx.now });
-        self.learners.clear();
         self.restless = true;
         self.tell_leaving(ring, cx);
         self.ask_to_be_released(cx.now);
@@ -54,32 +55,37 @@ impl Store {
     }
 
     /// Returns the request to leave once nothing is held any more, or it takes too long.
-    pub(crate) fn may_leave(&mut self, now: Time) -> Option<RequestId> {
+    pub(crate) fn may_leave(&mut self, ring: &dyn Routes, now: Time) -> Option<RequestId> {
         let Leaving { request, latest, .. } = self.leaving?;
         let done = !self.may_hold(now) && self.asks.is_empty();
         // However long it takes, it does not leave a slot without a quorum behind.
-        (done || (now >= latest && !self.is_needed())).then(|| {
+        (done || (now >= latest && !self.is_needed(ring))).then(|| {
             self.leaving = None;
             request
         })
     }
 
+    /// The store is taken away: nothing can be waited for.
+    pub(crate) fn give_up_leaving(&mut self) -> Option<RequestId> {
+        self.leaving.take().map(|leaving| leaving.request)
+    }
+
     /// Says whether a slot has no quorum without this node. Others count if they are known to be there, in this life, and
-    /// to stay. If all nodes of the cluster leave, none is needed; it is not enough that all members of a slot do (chaos seed
-    /// 2000444 over Chord).
-    fn is_needed(&self) -> bool {
-        let remains =
-            |(id, peer): (&NodeId, &Peer)| peer.has_store && !peer.leaving && !self.retired.contains(id);
+    /// to stay. If all other members leave and no neighbour stays that could take their place, it is not needed.
+    fn is_needed(&self, ring: &dyn Routes) -> bool {
         let stays = |member: &&Member| {
             let peer = self.peers.get(&member.id);
             peer.is_some_and(|peer| peer.born == Some(member.born) && peer.down.is_none() && !peer.leaving)
         };
+        let leaves = |member: &Member| self.peers.get(&member.id).is_some_and(|peer| peer.leaving);
+        let fits = |peer: &Peer| peer.has_store && peer.down.is_none() && !peer.leaving;
+        let fits = |id: NodeId| self.peers.get(&id).is_some_and(fits) && !self.retired.contains(&id);
+        let neighbour_stays = ring.neighbours().iter().any(|peer| fits(peer.id));
         let mut mine = self.slots.values().filter(|slot| slot.view.has(self.me));
-        let lacks = |slot: &Slot| {
-            let others = slot.view.members.iter().filter(|member| **member != self.me);
-            others.filter(stays).count() < slot.view.quorum()
-        };
-        self.peers.iter().any(remains) && mine.any(lacks)
+        mine.any(|slot| {
+            let others = || slot.view.members.iter().filter(|member| **member != self.me);
+            others().filter(stays).count() < slot.view.quorum() && (neighbour_stays || !others().all(leaves))
+        })
     }
 
     /// Says whether this node is a member of a view, or is not released from one.
@@ -124,6 +130,9 @@ impl Store {
     /// Asks the members of views without this node whether they can do without it.
     fn ask_to_be_released(&mut self, now: Time) {
         let numbers: Vec<u32> = self.unreleased(now).map(|(number, _)| number).collect();
+        // Answers do not count before.
+        let numbers = numbers.into_iter().filter(|number| !self.has_just_learnt(*number, now));
+        let numbers: Vec<u32> = numbers.collect();
         for number in numbers {
             self.ask_to_forget(number);
         }

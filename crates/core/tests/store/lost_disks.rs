@@ -493,3 +493,19 @@ fn members_that_all_leave_wait_for_a_node_that_stays() {
     assert_eq!(left(&cluster), 3);
     expect_all(&mut cluster, 3..4, "v");
 }
+
+/// Nobody stays that could take the records, and one that died long ago is not waited for.
+#[test]
+fn all_that_are_left_may_leave() {
+    let mut cluster = Cluster::of(3, Settings { dead_after: Duration::from_secs(10), ..settings() }, 1);
+    cluster.run(Duration::from_secs(5));
+    put_all(&mut cluster, "v");
+    cluster.crash(2);
+    cluster.run(Duration::from_secs(60));
+    assert!(cluster.views().iter().all(|(_, members, _)| *members == 2), "{:?}", cluster.views());
+    let leaves = [0, 1].map(|node| cluster.command(node, Command::Leave));
+    cluster.run(cluster.config.drain * 2);
+    for leave in leaves {
+        assert!(cluster.replies.iter().any(|(request, _)| *request == leave));
+    }
+}
