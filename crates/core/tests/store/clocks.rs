@@ -9,7 +9,7 @@ use kringle_core::records::Space;
 use kringle_core::store::Store;
 use kringle_core::store::coding::Shared;
 use kringle_core::store::message::{ClockReading, Message, Packet, Step, Verdict};
-use kringle_core::store::op::{Change, Condition, Happened, Level, Trouble};
+use kringle_core::store::op::{Action, Change, Condition, Happened, Level, Trouble};
 use kringle_core::store::record::{Cell, Kind, Origin, Record};
 use kringle_core::store::version::Version;
 
@@ -307,4 +307,20 @@ fn answer_that_comes_after_the_next_question_counts() {
         tell_clock(&mut cluster, ClockReading { is_answer: true, ..first });
         assert_eq!(clocks(&cluster), counts, "after {millis} ms");
     }
+}
+
+#[test]
+fn value_that_a_node_with_a_wrong_clock_keeps_for_a_while_ends_in_time() {
+    let mut cluster = Cluster::ready(3);
+    cluster.crash(2);
+    cluster.places[2].offset = HOUR;
+    cluster.restart(2);
+    // It does not know the time yet.
+    let change = Change::Put { value: b"v".to_vec(), ttl: Some(Duration::from_secs(2)) };
+    let action = Action::Change { change, condition: Condition::Absent };
+    let request = cluster.ask(2, "k", action, Level::Quorum);
+    cluster.finish(request).expect("it is told the time");
+    assert_eq!(cluster.get(0, "k").as_deref(), Some("v"));
+    cluster.run(Duration::from_secs(10));
+    assert_eq!(cluster.get(0, "k"), None);
 }

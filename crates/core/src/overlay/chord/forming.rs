@@ -494,7 +494,7 @@ impl Forming {
         let kept = self.ring && ring && (!list.is_empty() || self.members.is_empty());
         if list.contains(&self.me) || kept {
             self.take(epoch, ring, list, out);
-        } else if !self.members.is_empty() && !(self.ring && ring && list.is_empty()) {
+        } else if !(self.members.is_empty() || self.ring && ring && list.is_empty()) {
             // The others have gone on without this node.
             *self = Forming::new(self.me);
             out.push(Effect::Expelled(from));
