@@ -164,10 +164,7 @@ impl Store {
     }
 
     pub(super) fn on_forget(&mut self, from: NodeId, number: u32, epoch: u64) {
-        let leaves = self.peers.get(&from).is_some_and(|peer| peer.leaving);
-        let Some(slot) = self.slots.get_mut(&number) else { return };
-        // A node that leaves does not become a member, whatever it said before.
-        slot.learner = slot.learner.filter(|learner| !leaves || learner.id != from);
+        let Some(slot) = self.slots.get(&number) else { return };
         if slot.view.place(from).is_some() && slot.view.epoch >= epoch && slot.learner.is_none() {
             // Not as this one knows it.
             self.tell_view(from, number);

@@ -336,9 +336,7 @@ impl Store {
             return true;
         }
         match slot.learner.map(|learner| (learner, learner.born(cx.now))) {
-            Some((Learner { id, .. }, Some(born)))
-                if slot.view.place(id).is_none() && !self.wants_out(id) && !self.is_down(id) =>
-            {
+            Some((Learner { id, .. }, Some(born))) if slot.view.place(id).is_none() => {
                 // One ballot, as for members that are near: a view with one more would need one vote more (chaos seed 500712).
                 let goes = |member: &&Member| {
                     (self.is_gone(member), self.wants_out(member.id), ring.rank(middle, member.id))
