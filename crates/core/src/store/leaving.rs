@@ -129,10 +129,9 @@ impl Store {
 
     /// Asks the members of views without this node whether they can do without it.
     fn ask_to_be_released(&mut self, now: Time) {
-        let numbers: Vec<u32> = self.unreleased(now).map(|(number, _)| number).collect();
+        let numbers = self.unreleased(now).map(|(number, _)| number);
         // Answers do not count before.
-        let numbers = numbers.into_iter().filter(|number| !self.has_just_learnt(*number, now));
-        let numbers: Vec<u32> = numbers.collect();
+        let numbers: Vec<u32> = numbers.filter(|number| !self.has_just_learnt(*number, now)).collect();
         for number in numbers {
             self.ask_to_forget(number);
         }
