@@ -283,7 +283,7 @@ impl Store {
         id: u32,
         cell: Cell,
         record: Record,
-        set: Option<u64>,
+        set: Option<Version>,
         then: Then,
         held: Option<Record>,
         ring: &dyn Routes,

@@ -343,9 +343,9 @@ pub enum Step {
         /// The record.
         #[n(1)]
         record: Shared,
-        /// For a value of a set: the key must hold the set of this number.
+        /// For a value of a set: the key must hold the set that was agreed on under this ballot.
         #[n(2)]
-        set: Option<u64>,
+        set: Option<Version>,
     },
     /// Promise to take nothing lower than this, and tell what is there.
     #[n(1)]

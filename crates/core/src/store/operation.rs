@@ -80,7 +80,8 @@ type Records = Vec<(Cell, Record)>;
 pub(super) struct Writing {
     pub(super) cell: Cell,
     pub(super) record: Record,
-    pub(super) set: Option<u64>,
+    /// The ballot under which the set it goes into was agreed on.
+    pub(super) set: Option<Version>,
     pub(super) have: u16,
     pub(super) refused: u16,
     /// This node was asked itself: its answer comes when its disk has synced.

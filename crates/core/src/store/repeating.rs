@@ -56,7 +56,7 @@ impl Store {
     }
 
     /// Lets all members answer an operation again: a plain write is the same write, everything else starts over.
-    fn begin_again(&mut self, id: u32, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+    pub(super) fn begin_again(&mut self, id: u32, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         let Some(op) = self.ops.get_mut(&id) else { return };
         let Some(slot) = self.slots.get(&op.slot) else { return };
         let conditional =

@@ -161,7 +161,7 @@ impl Store {
         &mut self,
         number: u32,
         cell: &Cell,
-        (record, set): (&Shared, Option<u64>),
+        (record, set): (&Shared, Option<Version>),
         held: Option<Record>,
         store: bool,
         cx: &mut Ctx<'_>,
@@ -170,20 +170,25 @@ impl Store {
         if !self.is_admissible(record.ballot(), cx) && cx.config.rule(Safeguard::ClockAhead) {
             return (Verdict::Ahead, 0);
         }
+        let sync = cx.config.rule(Safeguard::SyncFirst);
+        let mut unsynced = self.unsynced.get(cell).copied();
         if let Some(set) = set {
             let Some(name) = cell.name() else { return (Verdict::Malformed, 0) };
-            let Ok(head) = self.held(&Cell::of(&name), cx) else {
+            let head_cell = Cell::of(&name);
+            let Ok(head) = self.held(&head_cell, cx) else {
                 self.doubt(number, cx);
                 return (Verdict::NotReady, 0);
             };
-            if !head.as_ref().is_some_and(|head| head.kind() == Kind::Set && head.set() == set) {
+            // Not only the same set: a quorum that has both the value and the ballot is what a delete from before can not
+            // get past.
+            if !head.as_ref().is_some_and(|head| head.kind() == Kind::Set && head.ballot() == set) {
                 return (Verdict::OtherSet(head.map(|head| Shared(head.bytes().clone()))), 0);
             }
+            unsynced = unsynced.max(self.unsynced.get(&head_cell).copied());
         }
-        let sync = cx.config.rule(Safeguard::SyncFirst);
         let rank = held.as_ref().map_or(Rank::default(), Record::rank);
         if rank == record.rank() {
-            return (Verdict::Taken, if sync { self.unsynced.get(cell).copied().unwrap_or(0) } else { 0 });
+            return (Verdict::Taken, if sync { unsynced.unwrap_or(0) } else { 0 });
         }
         // Not before it is clear that the record is not there already: it may be asked for twice.
         if !self.room && !record.is_tombstone() {

@@ -3,9 +3,9 @@
 use super::Store;
 use super::coding::Shared;
 use super::coordinating::nonce;
-use super::message::{Message, Response, Step};
+use super::message::{Message, Response, Step, Verdict};
 use super::op::{Action, Ask, Happened, Trouble};
-use super::operation::{HEAD, Then, ends};
+use super::operation::{HEAD, Stage, Then, ends};
 use super::record::{Cell, Kind, Record};
 use super::version::Version;
 use crate::config::Safeguard;
@@ -38,7 +38,8 @@ impl Store {
         let live = head.as_ref().filter(|head| head.is_live(time));
         let adds = matches!(ask.action, Action::Add { .. });
         let there = live.filter(|head| head.kind() == Kind::Set);
-        let Some(set) = there.filter(|head| !adds || !is_stale(head, version, cx)).map(Record::set) else {
+        let set = there.filter(|head| !adds || !is_stale(head, version, cx));
+        let Some((set, agreed)) = set.map(|head| (head.set(), head.ballot())) else {
             if !adds || (live.is_some() && there.is_none()) {
                 // Before saying no, see what a quorum has.
                 return self.read(id, head_cell, head, true, ring, cx);
@@ -80,7 +81,7 @@ impl Store {
             _ => (Record::make(&cell, Kind::MemberGone, version, origin, 0, &value), there),
         };
         let then = Then::Changed { created, number: None, ballot: false };
-        self.write_plain(id, cell, record, Some(set), then, held, ring, cx);
+        self.write_plain(id, cell, record, Some(agreed), then, held, ring, cx);
     }
 
     /// A member has another record for the key of a set.
@@ -93,19 +94,40 @@ impl Store {
         cx: &mut Ctx<'_>,
     ) {
         let Some(op) = self.ops.get(&id) else { return };
+        let (number, epoch, attempt) = (op.slot, op.epoch, op.attempt);
         let cell = Cell::of(&op.ask.name);
-        let theirs = head.and_then(|bytes| Record::read(&cell, &bytes.0).ok()).map(|head| head.rank());
+        let Stage::Writing { items, .. } = &op.stage else { return };
+        let Some((set, asked)) = items.first().and_then(|item| Some((item.record.set(), item.set?))) else {
+            return;
+        };
+        let theirs = head.and_then(|bytes| Record::read(&cell, &bytes.0).ok());
         let Ok(Some(mine)) = self.held(&cell, cx) else { return };
-        if theirs.unwrap_or_default() < mine.rank() {
-            // It has missed the set.
-            let (nonce, slot, epoch) = (nonce(id, op.attempt, HEAD), op.slot, op.epoch);
+        let later = theirs.filter(|theirs| theirs.rank() > mine.rank());
+        if later.is_none() && asked == mine.ballot() {
+            // It has missed the set, or that it was agreed on once more.
+            let nonce = nonce(id, attempt, HEAD);
             let step = Step::Accept { cell, record: Shared(mine.bytes().clone()), set: None };
-            self.send(from, Message::Do { nonce, slot, epoch, step }, ring, cx);
-        } else {
+            self.send(from, Message::Do { nonce, slot: number, epoch, step }, ring, cx);
+            return;
+        }
+        let newest = later.as_ref().unwrap_or(&mine);
+        if newest.kind() != Kind::Set || newest.set() != set {
             // We have missed that the set is gone, and taken the value ourselves. It may have been seen since: nobody may
             // write it anew.
             let trouble = self.too_few(id, Happened::Unknown);
-            self.fail(id, trouble, ring, cx);
+            return self.fail(id, trouble, ring, cx);
         }
+        // We have missed that it was agreed on once more: that ballot is what members must have, this one first.
+        let agreed = newest.ballot();
+        if let Some(later) = later {
+            let step = Step::Accept { cell, record: Shared(later.bytes().clone()), set: None };
+            if self.perform(number, epoch, &step, cx).0 != Verdict::Taken {
+                return;
+            }
+        }
+        if let Some(Stage::Writing { items, .. }) = self.ops.get_mut(&id).map(|op| &mut op.stage) {
+            items.iter_mut().for_each(|item| item.set = Some(agreed));
+        }
+        self.begin_again(id, ring, cx);
     }
 }

@@ -15,7 +15,7 @@ use kringle_core::store::record::{Cell, Kind, Origin, Rank, Record};
 use kringle_core::store::version::Version;
 use kringle_core::store::view::{Ballot, Member, Next, View};
 
-use crate::cluster::{Cluster, WALL, name, put_if, settings};
+use crate::cluster::{Cluster, WALL, add, name, put_if, settings};
 
 const MOMENT: Duration = Duration::from_micros(100);
 
@@ -509,4 +509,19 @@ fn leaving_node_stays_while_members_have_accepted_a_view_with_it() {
     assert!(left(&cluster), "it was in the view, and is in none any more");
     assert!(!view(&cluster, inside[1]).0.members.contains(&members[2]));
     assert_eq!(cluster.get(inside[1], "key").as_deref(), Some("value"));
+}
+
+#[test]
+fn who_missed_that_a_set_was_agreed_on_learns_it_from_those_that_take_a_value() {
+    let mut cluster = Cluster::ready(3);
+    cluster.act(0, "key", add("a")).expect("added");
+    let held = cluster.places[0].seen.read(Space::Data, &cell().key.0).expect("the set is there");
+    let again = Record::read(&cell(), &held).expect("sound").again(&cell(), version(&cluster, 0));
+    let leader = view(&cluster, 0).0.members[0].id;
+    let leader = (0..3).find(|node| cluster.places[*node].contact.id == leader).expect("one of them");
+    for node in (0..3).filter(|node| *node != leader) {
+        assert_eq!(accept(&mut cluster, node, leader, &again), Verdict::Taken);
+    }
+    cluster.act(leader, "key", add("b")).expect("added");
+    assert_eq!(cluster.members(leader, "key"), ["a", "b"]);
 }

@@ -279,31 +279,64 @@ fn a_set_is_not_shown_before_it_is_durable() {
     assert_eq!(cluster.members(0, "set"), ["a"]);
 }
 
+/// Lets an action change the key of a set at one member, and nothing more: whoever did it forgets it, and what is on its way
+/// is lost. Returns the member.
+fn change_one(cluster: &mut Cluster, action: Action) -> usize {
+    let cell = Cell::of(&name("set")).key.0;
+    let read = |cluster: &Cluster, node: usize| cluster.places[node].seen.read(Space::Data, &cell);
+    let before: Vec<_> = (0..3).map(|node| read(cluster, node)).collect();
+    cluster.ask(0, "set", action, Level::Quorum);
+    let changed = loop {
+        match (0..3).find(|node| read(cluster, *node) != before[*node]) {
+            Some(node) => break node,
+            None => cluster.run(Duration::from_micros(100)),
+        }
+    };
+    cluster.wire.clear();
+    for node in 0..3 {
+        cluster.sync_disk(node);
+        cluster.crash(node);
+        cluster.restart(node);
+    }
+    changed
+}
+
+fn cut_off(cluster: &mut Cluster, alone: usize) {
+    cluster.cut = (0..3).filter(|node| *node != alone).map(|node| (node, alone)).collect();
+}
+
 /// A delete of a set reaches one of three members; seven seconds later a value is added. Returns the set then.
 fn set_after_a_late_delete(without: Option<Safeguard>) -> Vec<String> {
     let mut cluster = Cluster::of(3, Settings { without, ..settings() }, 1);
     cluster.run(Duration::from_secs(5));
     cluster.act(0, "set", add("a")).expect("added");
     cluster.run(Duration::from_secs(1));
-    let cell = Cell::of(&name("set")).key.0;
-    let before: Vec<_> = cluster.places.iter().map(|place| place.seen.read(Space::Data, &cell)).collect();
-    cluster.ask(0, "set", change(Change::Delete), Level::Quorum);
-    let has =
-        |cluster: &Cluster, node: usize| cluster.places[node].seen.read(Space::Data, &cell) != before[node];
-    while !(0..3).any(|node| has(&cluster, node)) {
-        cluster.run(Duration::from_micros(100));
-    }
-    let late = (0..3).find(|node| has(&cluster, *node)).expect("one of them has it");
-    cluster.cut = (0..3).filter(|node| *node != late).map(|node| (node, late)).collect();
-    // Whoever asked for it is gone, and so is what else was under way.
-    cluster.wire.clear();
-    cluster.crash(0);
-    cluster.restart(0);
+    let late = change_one(&mut cluster, change(Change::Delete));
+    cut_off(&mut cluster, late);
     cluster.run(Duration::from_secs(7));
-    cluster.act(0, "set", add("b")).expect("added");
+    cluster.act((late + 1) % 3, "set", add("b")).expect("added");
     cluster.cut.clear();
     cluster.run(Duration::from_secs(20));
     cluster.members(0, "set")
+}
+
+#[test]
+fn a_set_is_agreed_on_by_those_that_take_its_values() {
+    let mut cluster = Cluster::ready(3);
+    cluster.act(0, "set", add("a")).expect("added");
+    cluster.run(Duration::from_secs(1));
+    let late = change_one(&mut cluster, change(Change::Delete));
+    cut_off(&mut cluster, late);
+    cluster.run(Duration::from_secs(7));
+    // One of the other two agrees with itself that the set is still there, and no more comes of it.
+    let first = change_one(&mut cluster, add("b"));
+    assert_ne!(first, late);
+    cluster.run(Duration::from_secs(4));
+    cluster.act(first, "set", add("c")).expect("added");
+    // The third has taken the value: it must know of what was agreed, too, or the delete wins with its help.
+    cut_off(&mut cluster, first);
+    cluster.run(Duration::from_secs(2));
+    assert_eq!(cluster.members(3 - first - late, "set"), ["a", "c"]);
 }
 
 #[test]

@@ -134,7 +134,7 @@ impl Liar {
             0 => Step::Accept {
                 record: self.record(&cell),
                 cell,
-                set: [None, Some(7)][self.below(2) as usize],
+                set: [None, Some(Version(7))][self.below(2) as usize],
             },
             1 => Step::Prepare { cell, ballot: self.version() },
             2 => Step::Read { cell, known: Rank::default(), brief: self.below(2) == 0 },

@@ -108,7 +108,7 @@ fn steps() -> Vec<Message> {
     let rank = Rank { ballot: END, set: u64::MAX, sum: Sum(u128::MAX) };
     let steps = [
         Step::Accept { cell: cell.clone(), record, set: None },
-        Step::Accept { cell: member, record: Shared(Vec::new().into()), set: Some(u64::MAX) },
+        Step::Accept { cell: member, record: Shared(Vec::new().into()), set: Some(Version(u64::MAX)) },
         Step::Prepare { cell: cell.clone(), ballot: END },
         Step::Read { cell: cell.clone(), known: rank, brief: true },
         Step::List { cell: cell.clone(), known: Sum(1), after: Some(cell.clone()) },
