@@ -73,7 +73,7 @@ enum Kind {
     /// A disk is full, or has room again. A full disk refuses writes; nothing is lost.
     FullDisk,
     /// A node dies and its disk is lost; it comes back with an empty one. Of every view of n members at most n - q disks
-    /// (q is its quorum) are lost at a time, of a view of two one: the survivor goes on. Members that leave do not count. The
+    /// (q is its quorum) are lost at a time, of a view of two one: the survivor goes on. Members that leave, or have not heard of the view, do not count. The
     /// next only when all copies are back: every view has as many members as it should, all of them serve, and no record is damaged or doubted.
     /// With one copy no disk may be lost.
     LostDisk,
@@ -412,14 +412,10 @@ impl Faults {
     /// Keeps what is on a disk, and puts it back some time later.
     fn roll_back(&mut self, world: &mut World, node: u32) -> bool {
         let Some((taken, node, snapshot)) = self.old.take() else {
-            // What is on the disk may be older than what the node knows (seed 2000412 over Chord).
-            let born = world.born(node).unwrap_or_default();
-            let disk = world.durable(node);
-            let store = disk.map(|disk| Store::open(world.contact(node), born, disk, world.config()));
             let views = |store: Store| {
                 (0..world.config().slots).filter_map(|slot| Some(store.view(slot)?.0.members.len())).min()
             };
-            if store.and_then(views) != Some(1) {
+            if stored(world, node).and_then(views) != Some(1) {
                 self.old = world.snapshot(node).map(|snapshot| (world.now(), node, snapshot));
             }
             return false;
@@ -677,20 +673,35 @@ fn whole_view(world: &World, slot: u32) -> Option<&View> {
 }
 
 /// Returns how many members that stay the smallest view has by now: fewer than when all copies were there if a node was
-/// away for long, or has voted for a smaller one (seed 2000148).
+/// away for long, or has voted for a smaller one (seed 2000148), or has not heard of the view (seed 6000359 over Chord).
 fn members_now(world: &World, leaving: &[u32]) -> usize {
-    let stays = |member: &&Member| leaving.iter().all(|node| world.contact(*node).id != member.id);
-    let newest = |slot| {
-        let stores = || world.running().filter_map(|(_, node)| node.store());
-        let views = stores().filter_map(|store| store.view(slot));
-        let newest = views.max_by_key(|(view, _)| view.epoch);
-        let next = stores().filter_map(|store| store.next_members(slot));
-        let all = newest.map(|(view, _)| view.members.as_slice()).into_iter().chain(next);
-        all.map(|members| members.iter().filter(stays).count()).min().unwrap_or(0)
-    };
     // The stand-ins of tests have no slots.
     if world.running().all(|(_, node)| node.store().is_none()) {
         return usize::MAX;
     }
+    let disks: BTreeMap<_, _> = (0..world.len() as u32)
+        .filter(|node| !leaving.contains(node))
+        .filter_map(|node| Some((world.contact(node).id, stored(world, node)?)))
+        .collect();
+    let newest = |slot| {
+        let stores = || world.running().filter_map(|(_, node)| node.store());
+        let view = stores().filter_map(|store| store.view(slot)).max_by_key(|(view, _)| view.epoch);
+        let knows = |member: &&Member, epoch: u64| {
+            disks
+                .get(&member.id)
+                .and_then(|disk| disk.view(slot))
+                .is_some_and(|(view, _)| view.epoch >= epoch)
+        };
+        let know = view.map(|(view, _)| view.members.iter().filter(|it| knows(it, view.epoch)).count());
+        let stay = |members: &[Member]| members.iter().filter(|it| disks.contains_key(&it.id)).count();
+        let next = stores().filter_map(|store| store.next_members(slot)).map(stay);
+        know.into_iter().chain(next).min().unwrap_or(0)
+    };
     (0..world.config().slots).map(newest).min().unwrap_or(0)
+}
+
+/// Returns the store as it is on a node's disk. That may be older than what the node knows (seed 2000412 over Chord).
+fn stored(world: &World, node: u32) -> Option<Store> {
+    let born = world.born(node).unwrap_or_default();
+    Some(Store::open(world.contact(node), born, world.durable(node)?, world.config()))
 }
