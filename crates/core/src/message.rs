@@ -310,8 +310,6 @@ kinds! {
         StorePage = "store-page",
         /// [`store::Message::Compare`]
         StoreCompare = "store-compare",
-        /// [`store::Message::Leaving`]
-        StoreLeaving = "store-leaving",
         /// [`store::Message::Pausing`]
         StorePausing = "store-pausing",
         /// [`store::Message::Clock`]
@@ -396,7 +394,6 @@ impl Body {
                 store::Message::Pull { .. } => BodyKind::StorePull,
                 store::Message::Page { .. } => BodyKind::StorePage,
                 store::Message::Compare { .. } => BodyKind::StoreCompare,
-                store::Message::Leaving => BodyKind::StoreLeaving,
                 store::Message::Pausing => BodyKind::StorePausing,
                 store::Message::Clock(_) => BodyKind::StoreClock,
                 store::Message::Survey { .. } => BodyKind::StoreSurvey,

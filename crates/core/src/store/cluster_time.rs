@@ -275,7 +275,7 @@ impl Store {
         }
     }
 
-    fn clock_reading(&self, nonce: u32, is_answer: bool, cx: &Ctx<'_>) -> ClockReading {
+    fn clock_reading(&self, nonce: u32, is_answer: bool, ring: &dyn Routes, cx: &Ctx<'_>) -> ClockReading {
         ClockReading {
             nonce,
             is_answer,
@@ -287,6 +287,7 @@ impl Store {
             born: self.me.born,
             retired: self.retired.iter().copied().collect(),
             has_room: self.room,
+            leaving: self.wants_to_leave(ring),
         }
     }
 
@@ -299,7 +300,7 @@ impl Store {
             questions.remove(0);
         }
         questions.push((nonce, now));
-        let reading = self.clock_reading(nonce, false, cx);
+        let reading = self.clock_reading(nonce, false, ring, cx);
         self.send(to, Message::Clock(reading), ring, cx);
     }
 
@@ -318,8 +319,13 @@ impl Store {
         }
         self.raise(reading.hybrid, cx);
         self.on_retired(&reading.retired, ring, cx);
+        if reading.leaving && !core::mem::replace(&mut self.peer(from).leaving, true) {
+            // What was asked before may be answered with what was true before.
+            self.peer(from).questions.clear();
+            self.restless = true;
+        }
         if !reading.is_answer {
-            let answer = self.clock_reading(reading.nonce, true, cx);
+            let answer = self.clock_reading(reading.nonce, true, ring, cx);
             self.send(from.id, Message::Clock(answer), ring, cx);
             // It may be another disk than this node knows of, which only an answer to a question of its own can tell.
             if self.peer(from).born != Some(reading.born) {
@@ -331,6 +337,9 @@ impl Store {
         let questions = &mut self.peer(from).questions;
         let Some(&(_, sent)) = questions.iter().find(|(nonce, _)| *nonce == reading.nonce) else { return };
         questions.clear();
+        let knows_leaving = self.leaving.is_some();
+        let peer = self.peer(from);
+        (peer.leaving, peer.knows_leaving) = (reading.leaving, knows_leaving);
         self.on_born(from, reading.born);
         let (now, sent) = (cx.now.micros(), sent.micros());
         if now - sent > ANSWERED {

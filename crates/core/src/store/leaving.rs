@@ -11,7 +11,7 @@ use super::view::{LEARNT, Member, Slot, Standing};
 use super::{Peer, Store};
 use crate::edge::{Ctx, RequestId};
 use crate::id::NodeId;
-use crate::overlay::Routes;
+use crate::overlay::{Routes, Status};
 use crate::time::Time;
 
 /// This node is to leave.
@@ -37,8 +37,12 @@ impl Store {
         }
         // What was to be learnt is not, also if there is nothing to wait for.
         self.learners.clear();
-        // What members said about copies may have been said long ago.
+        // What members said about copies may have been said long ago, and what was asked before did not say that it leaves.
         self.slots.values_mut().for_each(|slot| slot.safe = 0);
+        for peer in self.peers.values_mut() {
+            peer.knows_leaving = false;
+            peer.questions.clear();
+        }
         let sole = |slot: &Slot| slot.view.members == [self.me];
         let alone = ring.neighbours().is_empty()
             && self.slots.values().filter(|slot| slot.view.has(self.me)).all(sole);
@@ -70,12 +74,21 @@ impl Store {
         self.leaving.take().map(|leaving| leaving.request)
     }
 
+    /// Says whether this node is about to leave, or leaves.
+    pub(super) fn wants_to_leave(&self, ring: &dyn Routes) -> bool {
+        self.leaving.is_some() || ring.status() == Status::Leaving
+    }
+
     /// Says whether a slot has no quorum without this node. Others count if they are known to be there, in this life, and
-    /// to stay. If all other members leave and no neighbour stays that could take their place, it is not needed.
+    /// to stay, and know that this node does not: two that leave at a time must not count on each other (chaos seed
+    /// 7000075). If all other members leave and no neighbour stays that could take their place, it is not needed.
     fn is_needed(&self, ring: &dyn Routes) -> bool {
         let stays = |member: &&Member| {
             let peer = self.peers.get(&member.id);
-            peer.is_some_and(|peer| peer.born == Some(member.born) && peer.down.is_none() && !peer.leaving)
+            peer.is_some_and(|peer| {
+                let stays = peer.knows_leaving && !peer.leaving;
+                stays && peer.born == Some(member.born) && peer.down.is_none()
+            })
         };
         let leaves = |member: &Member| self.peers.get(&member.id).is_some_and(|peer| peer.leaving);
         let fits = |peer: &Peer| peer.has_store && peer.down.is_none() && !peer.leaving;
@@ -137,11 +150,14 @@ impl Store {
         }
     }
 
-    pub(super) fn tell_leaving(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
-        self.tell_all(&Message::Leaving, ring, cx);
+    /// Tells everybody who shares a slot with this node that it leaves. They answer, and say who they are.
+    fn tell_leaving(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        for peer in self.sharing(ring) {
+            self.tell_clock(peer, ring, cx);
+        }
     }
 
-    /// Says once more that this node leaves, and finds out who is there to stay.
+    /// Says once more that this node leaves, and finds out who stays.
     pub(super) fn go_on_leaving(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
         let Some(leaving) = &mut self.leaving else { return };
         self.restless = true;
@@ -155,29 +171,19 @@ impl Store {
         }
         leaving.told = cx.now;
         self.tell_leaving(ring, cx);
-        let members = self.slots.values().filter(|slot| slot.view.has(self.me));
-        let members = members.flat_map(|slot| slot.view.members.iter().map(|member| member.id));
-        let unknown = |id: &NodeId| self.peers.get(id).is_none_or(|peer| peer.born.is_none());
-        let unknown: BTreeSet<NodeId> = members.filter(|id| *id != self.me.id && unknown(id)).collect();
-        for id in unknown {
-            self.ask_born(id, ring, cx);
-        }
     }
 
-    /// Tells everybody who shares a slot with this node.
-    fn tell_all(&mut self, message: &Message, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+    /// Returns everybody who shares a slot with this node, and its neighbours.
+    fn sharing(&self, ring: &dyn Routes) -> BTreeSet<NodeId> {
         let members = self.slots.values().flat_map(|slot| slot.view.members.iter().map(|member| member.id));
-        let peers: BTreeSet<NodeId> = members
-            .chain(ring.neighbours().iter().map(|peer| peer.id))
-            .filter(|id| *id != self.me.id)
-            .collect();
-        for peer in peers {
-            self.send(peer, message.clone(), ring, cx);
-        }
+        let around = ring.neighbours().into_iter().map(|peer| peer.id);
+        members.chain(around).filter(|id| *id != self.me.id).collect()
     }
 
     /// Says that this node stops for a while.
     pub(crate) fn pause(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
-        self.tell_all(&Message::Pausing, ring, cx);
+        for peer in self.sharing(ring) {
+            self.send(peer, Message::Pausing, ring, cx);
+        }
     }
 }

@@ -158,9 +158,7 @@ pub enum Message {
     /// Compares everything the sender looks after and the receiver has a copy of.
     #[n(7)]
     Compare(#[n(0)] Compare),
-    /// The sender wants out: its copies are to be made elsewhere.
-    #[n(8)]
-    Leaving,
+    // 8 said that the sender wants out. Its clock reading says so now, which is answered.
     /// The sender stops for a while and will be back with all it has.
     #[n(9)]
     Pausing,
@@ -273,6 +271,10 @@ pub struct ClockReading {
     /// Whether it can take more records.
     #[n(8)]
     pub has_room: bool,
+    /// Whether it wants out: its copies are to be made elsewhere.
+    #[n(9)]
+    #[cbor(default)]
+    pub leaving: bool,
 }
 
 /// What a node holds, as a recovery has to know it.

@@ -197,6 +197,8 @@ struct Peer {
     unreached: bool,
     /// Wants out.
     leaving: bool,
+    /// Whether it has answered since this node said that it wants out.
+    knows_leaving: bool,
     /// Said it would be back until then.
     pausing: Option<Time>,
     /// Its disk, as it said when asked.
@@ -484,6 +486,7 @@ impl Store {
             silent: false,
             unreached: false,
             leaving: false,
+            knows_leaving: false,
             pausing: None,
             born: None,
             vouched: false,
@@ -495,6 +498,10 @@ impl Store {
             unready: None,
         };
         let peer = self.peers.entry(contact.id).or_insert(fresh);
+        if contact.incarnation > peer.contact.incarnation {
+            (peer.leaving, peer.pausing) = (false, None);
+            self.restless = true;
+        }
         if contact.incarnation >= peer.contact.incarnation {
             peer.contact = contact;
         }
@@ -553,10 +560,6 @@ impl Store {
             Message::Clock(reading) => self.on_clock(from, reading, ring, cx),
             Message::Survey { freeze } => self.on_survey(from, freeze, ring, cx),
             Message::Surveyed(report) => self.on_surveyed(from.id, report, cx),
-            Message::Leaving => {
-                self.peer(from).leaving = true;
-                self.restless = true;
-            }
             Message::Pausing => {
                 let until = cx.now.after(cx.config.rejoin_grace);
                 self.peer(from).pausing = Some(until);

@@ -151,7 +151,7 @@ impl Store {
         let others = around
             .iter()
             .filter(|peer| self.peers.get(&peer.id).is_some_and(holds) && !self.retired.contains(&peer.id));
-        let nodes = others.take(most).count() + usize::from(self.leaving.is_none());
+        let nodes = others.take(most).count() + usize::from(!self.wants_to_leave(ring));
         nodes.clamp(1, most) as u8
     }
 
@@ -226,7 +226,7 @@ impl Store {
             .replicas(middle, copies + known + unfit.full.len() + 1)
             .iter()
             .map(|contact| contact.id)
-            .filter(|id| !out.contains(id) && !full(id) && (self.leaving.is_none() || *id != self.me.id))
+            .filter(|id| !out.contains(id) && !full(id) && (*id != self.me.id || !self.wants_to_leave(ring)))
             .collect();
         wish.truncate(copies);
         // Who is to go: the lost and the dead first, then those that want to, then the farthest.
@@ -246,7 +246,7 @@ impl Store {
             && members.len() > 1
             && (members.len() > copies
                 || (alive < slot.view.quorum() && self.is_lost(&worst))
-                || (missing.is_empty() && self.has_no_place(&worst, cx)))
+                || (missing.is_empty() && self.has_no_place(&worst, ring, cx)))
         {
             let wish = without(worst);
             self.start_round(number, wish, cx);
@@ -298,10 +298,10 @@ impl Store {
 
     /// Says whether a member is in a view to no purpose: its disk is lost, it wants out, or it has been down for long. A
     /// view without a dead member needs no more votes than with it, and can drop tombstones.
-    fn has_no_place(&self, member: &Member, cx: &Ctx<'_>) -> bool {
+    fn has_no_place(&self, member: &Member, ring: &dyn Routes, cx: &Ctx<'_>) -> bool {
         let down = self.down_since(member.id);
         self.is_lost(member)
-            || self.wants_out(member.id)
+            || self.wants_out(member.id, ring)
             || down.is_some_and(|since| cx.now.since(since) >= cx.config.dead_after)
     }
 
@@ -339,7 +339,7 @@ impl Store {
             Some((Learner { id, .. }, Some(born))) if slot.view.place(id).is_none() => {
                 // One ballot, as for members that are near: a view with one more would need one vote more (chaos seed 500712).
                 let goes = |member: &&Member| {
-                    (self.is_gone(member), self.wants_out(member.id), ring.rank(middle, member.id))
+                    (self.is_gone(member), self.wants_out(member.id, ring), ring.rank(middle, member.id))
                 };
                 let full = members.len() >= usize::from(cx.config.replicas).max(1);
                 let goes = members.iter().max_by_key(goes).filter(|_| full).copied();
@@ -417,9 +417,9 @@ impl Store {
         self.is_down(member.id) || self.is_lost(member)
     }
 
-    fn wants_out(&self, id: NodeId) -> bool {
+    fn wants_out(&self, id: NodeId, ring: &dyn Routes) -> bool {
         match id == self.me.id {
-            true => self.leaving.is_some(),
+            true => self.wants_to_leave(ring),
             false => self.peers.get(&id).is_some_and(|peer| peer.leaving),
         }
     }

@@ -621,7 +621,6 @@ pub(super) fn decode(
         | BodyKind::StorePull
         | BodyKind::StorePage
         | BodyKind::StoreCompare
-        | BodyKind::StoreLeaving
         | BodyKind::StorePausing
         | BodyKind::StoreClock
         | BodyKind::StoreSurvey

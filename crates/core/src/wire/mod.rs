@@ -241,7 +241,7 @@ const fn code(kind: BodyKind) -> u8 {
         BodyKind::StorePull => 45,
         BodyKind::StorePage => 46,
         BodyKind::StoreCompare => 47,
-        BodyKind::StoreLeaving => 48,
+        // 48 was the store's goodbye.
         BodyKind::StorePausing => 49,
         BodyKind::StoreClock => 50,
         BodyKind::StoreSurvey => 51,

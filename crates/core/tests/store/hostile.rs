@@ -259,6 +259,7 @@ impl Liar {
                 born: self.below(3) as u32,
                 retired: if self.below(50) == 0 { vec![Id::new(99)] } else { Vec::new() },
                 has_room: self.below(5) > 0,
+                leaving: self.below(8) == 0,
             }),
             12 => Message::Survey { freeze: self.below(4) == 0 },
             13 => {

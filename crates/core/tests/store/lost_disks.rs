@@ -5,13 +5,15 @@ use std::ops::Range;
 use std::time::Duration;
 
 use kringle_core::config::{Safeguard, Settings};
+use kringle_core::contact::Contact;
 use kringle_core::edge::{Command, Failure, Input, Reply};
 use kringle_core::message::Body;
 use kringle_core::records::Space;
 use kringle_core::store::RecoveryPlan;
-use kringle_core::store::message::{Message, Word};
+use kringle_core::store::message::{ClockReading, Message, Packet, Word};
 use kringle_core::store::op::{Action, Change};
 use kringle_core::store::record::Cell;
+use kringle_core::store::version::Version;
 
 use crate::cluster::*;
 
@@ -507,5 +509,72 @@ fn all_that_are_left_may_leave() {
     cluster.run(cluster.config.drain * 2);
     for leave in leaves {
         assert!(cluster.replies.iter().any(|(request, _)| *request == leave));
+    }
+}
+
+#[test]
+fn who_leaves_waits_until_those_that_stay_know() {
+    // They might make it a member of a smaller view meanwhile (chaos seed 7000075).
+    let mut cluster = Cluster::ready(4);
+    cluster.cut = (0..4).filter(|node| *node != 1).map(|node| (node, 1)).collect();
+    let leave = cluster.command(1, Command::Leave);
+    cluster.run(cluster.config.drain * 2);
+    assert!(cluster.replies.iter().all(|(request, _)| *request != leave), "nobody knows");
+    cluster.cut.clear();
+    cluster.run(Duration::from_secs(3));
+    assert!(cluster.replies.iter().any(|(request, _)| *request == leave), "it has gone");
+}
+
+/// What a node says of itself to all others, once.
+fn tell_clock(cluster: &mut Cluster, from: Contact, leaving: bool) {
+    let reading = ClockReading {
+        nonce: 7,
+        is_answer: false,
+        time: 0,
+        wall: 0,
+        settled: false,
+        hybrid: Version::ZERO,
+        born: 0,
+        retired: Vec::new(),
+        has_room: true,
+        leaving,
+    };
+    for to in 0..cluster.places.len() {
+        if cluster.places[to].contact.id != from.id {
+            let message = Message::Clock(reading.clone());
+            let body = Body::Store(Box::new(Packet { message, contacts: Vec::new() }));
+            cluster.input(to, Input::Message { from, body });
+        }
+    }
+}
+
+#[test]
+fn who_is_said_to_leave_and_does_not_gets_its_place_back() {
+    let mut cluster = Cluster::ready(3);
+    let from = cluster.places[0].contact;
+    tell_clock(&mut cluster, from, true);
+    cluster.run(cluster.config.sweep * 2);
+    assert!(cluster.views().iter().all(|(_, members, _)| *members == 3), "{:?}", cluster.views());
+}
+
+#[test]
+fn a_later_life_of_a_node_that_left_is_counted_on() {
+    let mut cluster = Cluster::ready(3);
+    let mut from = cluster.places[0].contact;
+    cluster.vanish(0);
+    tell_clock(&mut cluster, from, true);
+    cluster.run(Duration::from_secs(2));
+    assert!(cluster.views().iter().any(|(_, members, _)| *members == 2), "{:?}", cluster.views());
+    from.incarnation += 1;
+    tell_clock(&mut cluster, from, false);
+    let is_learn = |body: &Body| {
+        let Body::Store(packet) = body else { return false };
+        let Message::Slots(items) = &packet.message else { return false };
+        items.iter().any(|item| matches!(item.word, Word::Learn { .. }))
+    };
+    let end = cluster.now.after(Duration::from_secs(2));
+    while !cluster.wire.iter().any(|(_, to, _, body)| *to == 0 && is_learn(body)) {
+        assert!(cluster.now < end, "nobody wants it to have a copy");
+        cluster.run(Duration::from_micros(100));
     }
 }

@@ -234,7 +234,6 @@ pub(super) fn samples_of(kind: BodyKind) -> Vec<Body> {
                 known: u64::MAX,
             }),
         ],
-        BodyKind::StoreLeaving => vec![Message::Leaving],
         BodyKind::StorePausing => vec![Message::Pausing],
         BodyKind::StoreClock => vec![
             Message::Clock(ClockReading {
@@ -247,6 +246,7 @@ pub(super) fn samples_of(kind: BodyKind) -> Vec<Body> {
                 born: 0,
                 retired: Vec::new(),
                 has_room: false,
+                leaving: false,
             }),
             Message::Clock(ClockReading {
                 nonce: u32::MAX,
@@ -258,6 +258,7 @@ pub(super) fn samples_of(kind: BodyKind) -> Vec<Body> {
                 born: u32::MAX,
                 retired: vec![Id::MAX],
                 has_room: true,
+                leaving: true,
             }),
         ],
         BodyKind::StoreSurvey => vec![Message::Survey { freeze: false }, Message::Survey { freeze: true }],
