@@ -39,6 +39,9 @@ const ANSWERED: u64 = 3_000_000;
 /// Members whose clocks are compared, until cluster time is known and afterwards.
 const CLOCKS: usize = 16;
 const CLOCKS_SETTLED: usize = 4;
+/// How far what different disks know of cluster time may be apart, in milliseconds, after nodes that ran together stop together.
+/// They write it down once a minute or more often.
+const KEPT: i64 = 120_000;
 /// How far ahead of cluster time a hybrid clock may be raised by what other nodes say: ten years. Versions have room for
 /// thousands; a peer that says more is wrong, and would use that room up.
 const FARTHEST: u64 = 10 * 366 * 86_400_000;
@@ -46,7 +49,7 @@ const FARTHEST: u64 = 10 * 366 * 86_400_000;
 /// The offset of cluster time, and what it is made of.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct ClusterTime {
-    /// Cluster time as an earlier life knew it: it is later now, whatever the wall clock says.
+    /// Cluster time as an earlier life knew it: it is later now, whatever wall clocks say.
     known: u64,
     /// Milliseconds from this node's monotonic clock to cluster time.
     offset: Option<i64>,
@@ -167,8 +170,13 @@ impl ClusterTime {
             // Those that hold something find the time out first. A node that holds nothing would have only two clocks to go by
             // (chaos seed 150074).
             (false, []) if is_blank => None,
-            // All have just started: the wall clocks decide.
-            (false, []) => median(self.fresh(now).map(|(_, reading)| reading.wall).chain([own]).collect()),
+            // All have just started: the wall clocks decide. Not one that was set back to before what this node knows: of two
+            // the lower is taken, and what had ended would be there again (chaos seed 6000237).
+            (false, []) => {
+                let known = i64::try_from(self.known).unwrap_or(i64::MAX).saturating_sub(millis(now));
+                let walls = self.fresh(now).map(|(_, reading)| reading.wall);
+                median(walls.filter(|wall| wall.saturating_add(KEPT) >= known).chain([own]).collect())
+            }
             // A node that comes into a cluster takes the cluster's time, whatever its own clock says.
             (false, several) => median(several.iter().map(|(_, time)| *time).collect()),
         };
@@ -493,6 +501,17 @@ mod tests {
         blank.readings.insert(Id::new(1), reading(0, 0, true));
         blank.adjust(Id::new(9), (3, true), NOW.after(WAIT_FOR_ANY), 0);
         assert_eq!((blank.offset, blank.settled), (Some(0), true));
+    }
+
+    #[test]
+    fn clock_set_back_to_before_the_known_time_does_not_count() {
+        let known = 4_000_000;
+        for (wall, taken) in [(known - 3_600_000, known), (known - 60_000, known - 60_000)] {
+            let mut time = time(known, false, &[reading(wall, wall, false)]);
+            time.known = known as u64 + NOW.micros() / 1000;
+            time.adjust(Id::new(9), (2, false), NOW, 0);
+            assert_eq!((time.offset, time.settled), (Some(taken), true));
+        }
     }
 
     #[test]

@@ -66,7 +66,8 @@ enum Kind {
     ClocksRight,
     /// A node restarts with a time of day that is off by a second to an hour. Cluster time starts from the time of day and
     /// is then the median of the members': so one such node at a time, and only while three others are ready and know the time;
-    /// that is so for its later restarts, too. Every other start is with a clock that is right within [`SMALL`].
+    /// that is so for its later restarts, too. Every other start is with a clock that is right within [`SMALL`], but for a node
+    /// that replaces an outdated disk: it starts as its clock is (seed 6000237).
     WrongStart,
     /// Syncs take up to 500 times as long.
     SlowDisk,
