@@ -9,7 +9,7 @@ use std::time::Duration;
 use kringle_core::contact::Contact;
 use kringle_core::dice::{Dice, SeededDice};
 use kringle_core::edge::Command;
-use kringle_core::id::Id;
+use kringle_core::id::{Id, NodeId};
 use kringle_core::node::Node;
 use kringle_core::overlay::Status;
 use kringle_core::records::{Bytes, Records, Space};
@@ -80,7 +80,7 @@ enum Kind {
     LostDisk,
     /// A node dies and its disk is as it was earlier. The bound of [`Kind::LostDisk`]; and all others are awake: a node
     /// that slept since then would agree with the old disk about the view. The old disk knows other members of all its
-    /// views: a node that was alone in one has nobody to ask about that slot (seed 1000519 over Chord). It is older than [`OLD`]: how far the disks of others have come is
+    /// views: a node that was alone in one has nobody to ask about that slot (seed 1000519 over Chord); nor if the disks of all others were lost since (seed 8000805). It is older than [`OLD`]: how far the disks of others have come is
     /// written down once a second.
     OldDisk,
     /// A node comes back on the same address with an empty disk and a new id. The old id never returns, so the bound is
@@ -156,7 +156,7 @@ pub(super) struct Faults {
     /// Nodes that have been part of the ring: they come back to it, others join it.
     joined: BTreeSet<u32>,
     /// What was on a disk earlier.
-    old: Option<(Time, u32, Snapshot)>,
+    old: Option<(Time, u32, Snapshot, Vec<Partners>)>,
     /// Damaged records: where, and what they look like.
     rotten: BTreeMap<(Space, Bytes), (u32, Bytes)>,
     /// Whether there have been such since all copies were last there: a node may doubt what it has after they are mended.
@@ -412,23 +412,21 @@ impl Faults {
 
     /// Keeps what is on a disk, and puts it back some time later.
     fn roll_back(&mut self, world: &mut World, node: u32) -> bool {
-        let Some((taken, node, snapshot)) = self.old.take() else {
-            let views = |store: Store| {
-                (0..world.config().slots).filter_map(|slot| Some(store.view(slot)?.0.members.len())).min()
-            };
-            if stored(world, node).and_then(views) != Some(1) {
-                self.old = world.snapshot(node).map(|snapshot| (world.now(), node, snapshot));
-            }
+        let Some((taken, node, snapshot, partners)) = self.old.take() else {
+            let members = partners(world, node);
+            self.old = world.snapshot(node).map(|snapshot| (world.now(), node, snapshot, members));
             return false;
         };
         let awake = |node: u32| world.node(node).is_some() && !world.is_paused(node);
         let awake = (0..world.len() as u32).all(|node| awake(node) || self.gone.contains(&node));
-        if self.gone.contains(&node) || world.born(node) != Some(snapshot.born()) {
-            // It is another disk by now: the old one is gone.
+        let there = |(node, disk): &(u32, Disk)| !self.gone.contains(node) && disk_of(world, *node) == *disk;
+        let outdated = self.gone.contains(&node) || world.born(node) != Some(snapshot.born());
+        if outdated || !partners.iter().all(|others| others.iter().any(there)) {
+            // It is another disk by now, or nobody is left that it would ask.
             return false;
         }
         if !awake || world.now().since(taken) < OLD || !self.may_lose(world) {
-            self.old = Some((taken, node, snapshot));
+            self.old = Some((taken, node, snapshot, partners));
             return false;
         }
         self.lose(node);
@@ -699,6 +697,28 @@ fn members_now(world: &World, leaving: &[u32]) -> usize {
         know.into_iter().chain(next).min().unwrap_or(0)
     };
     (0..world.config().slots).map(newest).min().unwrap_or(0)
+}
+
+/// Which disk a node has: whose it is, and the how manyth.
+type Disk = (NodeId, Option<u32>);
+/// The other members of a view, and which disks they have.
+type Partners = Vec<(u32, Disk)>;
+
+fn disk_of(world: &World, node: u32) -> Disk {
+    (world.contact(node).id, world.born(node))
+}
+
+/// Returns the other members of each view on a node's disk.
+fn partners(world: &World, node: u32) -> Vec<Partners> {
+    let other = |member: &Member| {
+        let mut nodes = (0..world.len() as u32).filter(|other| *other != node);
+        nodes.find(|other| world.contact(*other).id == member.id).map(|other| (other, disk_of(world, other)))
+    };
+    let others = |view: &View| view.members.iter().filter_map(other).collect();
+    let views = |store: Store| {
+        (0..world.config().slots).filter_map(|slot| Some(others(store.view(slot)?.0))).collect()
+    };
+    stored(world, node).map_or_else(Vec::new, views)
 }
 
 /// Returns the store as it is on a node's disk. That may be older than what the node knows (seed 2000412 over Chord).
