@@ -11,7 +11,7 @@ use super::asking::lookup;
 use super::coding::Sum;
 use super::message::{Compare, Message, Packet, Word};
 use super::pulling::Why;
-use super::view::{Cut, Learner, Member, Slot, Standing};
+use super::view::{Cut, Learner, Member, Slot, Standing, View};
 use super::{PROOF, Peer, Proof, Seeking, Sought, Store};
 use crate::config::Safeguard;
 use crate::contact::Contact;
@@ -399,11 +399,35 @@ impl Store {
             self.unsettled.remove(&number);
             return;
         }
-        slot.learner = Some(Learner { id: root.id, learnt: None, told: cx.now });
         let view = slot.view.clone();
+        let Some(root) = self.stand_in(root, number, &view, cx) else { return };
+        if let Some(slot) = self.slots.get_mut(&number) {
+            slot.learner = Some(Learner { id: root.id, learnt: None, told: cx.now });
+        }
         self.peer(root);
         let urgent = self.urgent.contains(&number);
         self.word(root.id, number, Word::Learn { view, urgent });
+    }
+
+    /// Returns whoever is to become a member: the node that answers for a slot or, if that one leaves, the next that stays, so
+    /// that members which leave, too, need not wait for it (chaos seed 9000162). None if there is no need to.
+    fn stand_in(&self, root: Contact, number: u32, view: &View, cx: &Ctx<'_>) -> Option<Contact> {
+        let leaves = |id: NodeId| self.peers.get(&id).is_some_and(|peer| peer.leaving);
+        if !leaves(root.id) {
+            return Some(root);
+        }
+        let mine = |member: &Member| *member == self.me && self.leaving.is_some();
+        let goes = |member: &Member| self.is_gone(member) || leaves(member.id) || mine(member);
+        if view.members.len() >= usize::from(cx.config.replicas) && !view.members.iter().any(goes) {
+            return None;
+        }
+        let fits = |peer: &&Peer| {
+            let stays = peer.has_store && peer.down.is_none() && !peer.leaving && !peer.full;
+            stays && view.place(peer.contact.id).is_none() && !self.retired.contains(&peer.contact.id)
+        };
+        let middle = Cut::of(cx.config.slots).middle(number);
+        let next = self.peers.values().filter(fits).min_by_key(|peer| middle.clockwise_to(peer.contact.id));
+        Some(next.map_or(root, |peer| peer.contact))
     }
 
     /// Says whether what a member had is lost for good: the node has another disk by now, or was retired.
