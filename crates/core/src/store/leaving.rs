@@ -9,7 +9,7 @@ use super::message::Message;
 use super::tending::TOLD;
 use super::view::{LEARNT, Member, Slot, Standing};
 use super::{Peer, Store};
-use crate::edge::{Ctx, RequestId};
+use crate::edge::{Ctx, Failure, Output, RequestId};
 use crate::id::NodeId;
 use crate::overlay::{Routes, Status};
 use crate::time::Time;
@@ -33,6 +33,7 @@ impl Store {
     /// Says goodbye: copies are made elsewhere first. `true`: there is nothing to wait for.
     pub(crate) fn leave(&mut self, request: RequestId, ring: &dyn Routes, cx: &mut Ctx<'_>) -> bool {
         if self.leaving.is_some() {
+            cx.out.push(Output::Reply { request, reply: Err(Failure::Ended) });
             return false;
         }
         // What was to be learnt is not, also if there is nothing to wait for.

@@ -35,6 +35,10 @@ const UNMET: Duration = Duration::from_secs(30);
 const ALL_PROOFS: Duration = Duration::from_secs(3);
 /// How often members that are down are asked whether they are back.
 const LOOK: Duration = Duration::from_secs(2);
+/// Views that one node begins to change at the same time: whoever waits for one of many nodes that change is not to feel it.
+const MOVING: usize = 32;
+/// How long a view counts as one of them while its newcomer fetches the records.
+const FETCHING: Duration = Duration::from_millis(200);
 /// Slots looked for at the same time, and nodes.
 const SEEKING: usize = 16;
 /// How long a lookup is waited for.
@@ -63,10 +67,17 @@ impl Store {
         }
         let numbers: Vec<u32> = self.unsettled.iter().copied().collect();
         let unfit = self.unfit();
+        let mut moving = numbers.iter().filter(|number| self.is_moving(**number, cx.now)).count();
         for number in numbers {
+            let begun =
+                self.slots.get(&number).is_some_and(|slot| slot.learner.is_some() || slot.round.is_some());
+            if !begun && moving >= MOVING && !self.urgent.contains(&number) {
+                continue;
+            }
             if !self.tend_slot(number, &unfit, ring, cx) {
                 self.unsettled.remove(&number);
             }
+            moving += usize::from(!begun && self.is_moving(number, cx.now));
         }
         if cx.now >= self.sweep {
             // Not all nodes at the same time.
@@ -79,6 +90,14 @@ impl Store {
             self.forget_what_is_old(cx);
             self.restless |= self.peers.values().any(|peer| peer.down.is_some());
         }
+    }
+
+    /// Says whether the view of a slot is being changed, or its newcomer was told so a moment ago.
+    fn is_moving(&self, number: u32, now: Time) -> bool {
+        let told = |learner: &Learner| now.since(learner.told) < FETCHING;
+        self.slots
+            .get(&number)
+            .is_some_and(|slot| slot.round.is_some() || slot.learner.as_ref().is_some_and(told))
     }
 
     /// Tells nodes beside this one that there is a store here, and which disk it has: they count on it from then on, and

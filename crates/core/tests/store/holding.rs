@@ -32,6 +32,27 @@ fn all_there(cluster: &mut Cluster, node: usize) {
 }
 
 #[test]
+fn views_change_a_few_at_a_time() {
+    let mut cluster = Cluster::of(2, Settings { slots: 256, ..settings() }, 1);
+    let learns = |cluster: &Cluster| {
+        let told = |body: &Body| {
+            let Body::Store(packet) = body else { return 0 };
+            let Message::Slots(items) = &packet.message else { return 0 };
+            items.iter().filter(|item| matches!(item.word, Word::Learn { .. })).count()
+        };
+        cluster.wire.iter().map(|(.., body)| told(body)).sum::<usize>()
+    };
+    let mut most = 0;
+    let end = cluster.now.after(Duration::from_secs(2));
+    while cluster.now < end {
+        cluster.run(Duration::from_micros(100));
+        most = most.max(learns(&cluster));
+    }
+    assert!((1..=32).contains(&most), "{most} at a time");
+    assert!(cluster.views().iter().all(|(_, members, _)| *members == 2), "{:?}", cluster.views());
+}
+
+#[test]
 fn views_grow_with_the_cluster_and_no_further() {
     for count in 1..=6 {
         let cluster = Cluster::ready(count);

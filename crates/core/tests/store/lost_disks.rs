@@ -518,6 +518,8 @@ fn who_leaves_waits_until_those_that_stay_know() {
     let mut cluster = Cluster::ready(4);
     cluster.cut = (0..4).filter(|node| *node != 1).map(|node| (node, 1)).collect();
     let leave = cluster.command(1, Command::Leave);
+    let second = cluster.command(1, Command::Leave);
+    assert_eq!(cluster.finish(second), Err(Failure::Ended));
     cluster.run(cluster.config.drain * 2);
     assert!(cluster.replies.iter().all(|(request, _)| *request != leave), "nobody knows");
     cluster.cut.clear();
