@@ -276,6 +276,8 @@ impl Prober {
             if probe.why.has(Why::WATCH) {
                 suspects.push(probe.peer);
             }
+            // A node that takes that long is not nearby: the search goes on without it.
+            probe.why = probe.why.without(Why::NEARBY);
             probe.sent = cx.now;
             // Each attempt waits longer: what was lost to congestion is not helped by haste.
             probe.deadline = cx.now.after(wait(probe.peer.id) * (1 + u32::from(probe.attempt)));

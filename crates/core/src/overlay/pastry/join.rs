@@ -219,7 +219,8 @@ impl Pastry {
         joining.next_seed = joining.next_seed.wrapping_add(1);
         joining.tried = joining.tried.saturating_add(1);
         // Who is near does not matter as long as it is not clear who is there at all.
-        if !cx.config.find_nearby || self.status == Status::Isolated {
+        let first = cx.config.find_nearby && !cx.config.join_first;
+        if !first || self.status == Status::Isolated {
             return self.ask_to_join(seed, cx);
         }
         let what = What::LeafSet;
@@ -259,8 +260,10 @@ impl Pastry {
         strangers.sort_by_key(|(at_least, _)| *at_least);
         let nearest = self.nearest_found();
         let strangers = strangers.into_iter().filter(|(at_least, _)| *at_least < nearest);
+        // One that is nearer than the nearest so far answers sooner than that. Many of those named may be dead.
+        let wait = self.patience_for(Some(nearest), cx.config);
         for (_, contact) in strangers.take(NEARBY_PROBES) {
-            self.probe(contact, Why::NEARBY.and(Why::VET).and(Why::JOIN), cx);
+            self.probe_within(contact, Why::NEARBY.and(Why::VET).and(Why::JOIN), wait, cx);
         }
         self.continue_join(cx);
     }
@@ -330,7 +333,13 @@ impl Pastry {
         joining.asked = Some((via.id, hop));
         let nonce = joining.nonce;
         cx.send(via, Body::Routed(own_join(me, nonce, serial, hop)));
-        cx.set_timer(Timer::Join, self.timing.at_least(cx.config.join_timeout, 4, cx.config));
+        // A seed that is there acknowledges at once: one that is not need not be waited for as long as a join may take.
+        let wait = self.timing.at_least(cx.config.hop_timeout_max, 2, cx.config);
+        cx.set_timer(Timer::Join, wait.min(self.join_wait(cx)));
+    }
+
+    fn join_wait(&self, cx: &Ctx<'_>) -> Duration {
+        self.timing.at_least(cx.config.join_timeout, 4, cx.config)
     }
 
     /// The seed can not be reached: the next one, without waiting for an answer.
@@ -350,8 +359,10 @@ impl Pastry {
         if joining.asked != Some((from.id, ack.hop)) {
             return false;
         }
-        if !ack.taken && joining.phase == Phase::Asked {
-            self.join_failed(cx);
+        match joining.phase {
+            Phase::Asked if ack.taken => cx.set_timer(Timer::Join, self.join_wait(cx)),
+            Phase::Asked => self.join_failed(cx),
+            _ => {}
         }
         true
     }
@@ -389,7 +400,7 @@ impl Pastry {
             LeafSet::partial(me, side, edge)
         });
         self.set_status(Status::Waiting, cx);
-        cx.set_timer(Timer::Join, self.timing.at_least(cx.config.join_timeout, 4, cx.config));
+        cx.set_timer(Timer::Join, self.join_wait(cx));
         let mut arc = leaves;
         let start = arc.first().map_or(from.id, |first| first.id);
         arc.push(from);
@@ -458,6 +469,7 @@ impl Pastry {
         self.joining = None;
         // Leaves that did not answer have left gaps.
         self.complete_leaf_set(cx);
+        self.start_looking(cx);
     }
 
     fn set_status_ready(&mut self, cx: &mut Ctx<'_>) {
@@ -471,9 +483,7 @@ impl Pastry {
         match self.joining.as_ref().map(|joining| &joining.phase) {
             Some(Phase::Pausing) => self.try_join(cx),
             // Probes end by themselves, each in its own time; a ring in turmoil may need more than one round.
-            Some(Phase::Probing) => {
-                cx.set_timer(Timer::Join, self.timing.at_least(cx.config.join_timeout, 4, cx.config))
-            }
+            Some(Phase::Probing) => cx.set_timer(Timer::Join, self.join_wait(cx)),
             Some(_) => self.join_failed(cx),
             None => {}
         }

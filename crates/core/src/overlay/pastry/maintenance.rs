@@ -28,6 +28,9 @@ pub(super) struct Beside {
     pub(super) told: Option<u32>,
 }
 
+/// How many nodes a node asks for those near it after a join.
+const LOOKS: u8 = 5;
+
 /// What a list of contacts costs on the wire, roughly, per entry and per message.
 const CONTACT_BYTES: u32 = 32;
 const MESSAGE_BYTES: u32 = 96;
@@ -152,8 +155,35 @@ impl Pastry {
         if self.status != Status::Ready {
             return;
         }
-        self.schedule(Timer::Neighbourhood, cx);
-        self.exchange_neighbourhood(cx);
+        if !self.look_on(cx) {
+            self.schedule(Timer::Neighbourhood, cx);
+            self.exchange_neighbourhood(cx);
+        }
+    }
+
+    /// A node that has joined through any seed looks for those near it: it asks the nearest it knows, and a nearer one
+    /// again if that helped.
+    pub(super) fn start_looking(&mut self, cx: &mut Ctx<'_>) {
+        if cx.config.find_nearby && cx.config.join_first {
+            self.looking = Some((self.router.me().id, LOOKS));
+            // What the join has told of is still being measured.
+            cx.set_timer(Timer::Neighbourhood, self.timing.at_least(cx.config.probe_timeout_min, 1, cx.config));
+        }
+    }
+
+    /// Takes the next step of that search. Returns whether it goes on.
+    fn look_on(&mut self, cx: &mut Ctx<'_>) -> bool {
+        let Some((last, left)) = self.looking.take() else { return false };
+        let nearest = self.router.neighbourhood().entries().first().map(|nearest| nearest.contact);
+        let Some(nearest) = nearest.filter(|nearest| nearest.id != last && left > 0) else { return false };
+        self.looking = Some((nearest.id, left - 1));
+        cx.note(Note::NearerSeed);
+        for what in [What::Neighbourhood, What::Row(0)] {
+            self.ask(nearest, what, Vec::new(), AskFor::Upkeep, cx);
+        }
+        // The answers, and the answers of those they name.
+        cx.set_timer(Timer::Neighbourhood, self.timing.at_least(cx.config.probe_timeout_min, 2, cx.config));
+        true
     }
 
     /// The same at once, when a neighbour was lost.

@@ -61,6 +61,8 @@ pub struct Pastry {
     past: Option<Box<Past>>,
     joining: Option<Box<join::Joining>>,
     helping: Option<Box<join::Helping>>,
+    /// The search for nearby nodes after a join: whom it has asked last, and how many more it may ask.
+    looking: Option<(NodeId, u8)>,
     leases: Option<Box<lease::Leases>>,
     /// Whether this identity has never been part of a ring before: then no earlier life can have granted anything.
     first_life: bool,
@@ -126,6 +128,7 @@ impl Pastry {
             past: None,
             joining: None,
             helping: None,
+            looking: None,
             leases: None,
             first_life: me.incarnation <= 1,
             had_peers: false,
