@@ -22,7 +22,7 @@ impl Pastry {
     pub(super) fn consider(&mut self, contact: Contact, source: Source, why: Why, cx: &mut Ctx<'_>) {
         let known = self.router.get(contact.id);
         let is_me = contact.id == self.router.me().id;
-        if is_me || !self.is_member() || self.has_departed(contact, cx.now) {
+        if is_me || !self.is_member() || self.has_departed(contact, cx.now) || self.has_just_died(contact, cx) {
             return;
         }
         let wanted = self.router.leaf_set().wants(contact.id, source);
@@ -172,6 +172,7 @@ impl Pastry {
             cx.out.raise(Event::PeerUp(peer));
             cx.out.raise(Event::NeighboursChanged);
             self.report_range(cx);
+            self.on_return(peer, cx);
             self.review_leases(cx);
         }
         self.settle_forgotten(cx);

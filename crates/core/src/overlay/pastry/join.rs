@@ -24,6 +24,7 @@ use crate::id::NodeId;
 use crate::message::{Body, HopAck, Nonce, Payload, Routed, Stage};
 use crate::overlay::probe::Why;
 use crate::overlay::{Overlay, Status};
+use crate::time::Time;
 
 /// Contacts a join may carry: a full leaf set, a neighbourhood set and all rows anybody has in practice.
 pub(crate) const JOIN_CONTACTS_MAX: usize = 2048;
@@ -50,6 +51,7 @@ pub(super) struct Joining {
     phase: Phase,
     /// Where the join was sent last; its acknowledgement may come after the reply.
     asked: Option<(NodeId, Nonce)>,
+    sent: Time,
     /// Table versions seen first hand.
     seen: Vec<(NodeId, Versions)>,
     /// Whoever asked us for help while we look for our ring, and how many seeds we had tried by then: sent on until we
@@ -142,6 +144,7 @@ impl Pastry {
             nonce,
             phase: Phase::Pausing,
             asked: None,
+            sent: cx.now,
             seen: Vec::new(),
             sent_on: Vec::new(),
             tried: 0,
@@ -330,7 +333,7 @@ impl Pastry {
         let (me, hop, serial) = (self.router.me(), self.nonce(), self.nonce());
         let Some(joining) = &mut self.joining else { return };
         joining.phase = Phase::Asked;
-        joining.asked = Some((via.id, hop));
+        (joining.asked, joining.sent) = (Some((via.id, hop)), cx.now);
         let nonce = joining.nonce;
         cx.send(via, Body::Routed(own_join(me, nonce, serial, hop)));
         // A seed that is there acknowledges at once: one that is not need not be waited for as long as a join may take.
@@ -359,6 +362,8 @@ impl Pastry {
         if joining.asked != Some((from.id, ack.hop)) {
             return false;
         }
+        // The first round trip there is: the probes that follow go by it.
+        self.timing.measured(cx.now.since(joining.sent), cx.config);
         match joining.phase {
             Phase::Asked if ack.taken => cx.set_timer(Timer::Join, self.join_wait(cx)),
             Phase::Asked => self.join_failed(cx),

@@ -59,7 +59,7 @@ impl Pastry {
             Timer::Heartbeat => cx.config.heartbeat,
             Timer::LeafExchange => cx.config.leaf_exchange,
             Timer::RowSwap => cx.config.row_swap,
-            Timer::Heal => cx.config.heal,
+            Timer::Heal => cx.config.heal * self.heal_pace(cx.now),
             _ => cx.config.neighbourhood_exchange,
         };
         let span = cx.dice.jitter(span);
@@ -214,8 +214,34 @@ const GONE_AT_ALL: Duration = Duration::from_secs(5400);
 const ASKED: Duration = Duration::from_secs(1);
 /// Older ones, and seeds, are asked at one turn in so many.
 const SELDOM: usize = 6;
+/// Nodes that share the work of asking: with more, each asks less often.
+const HEALERS: usize = 16;
+/// For how long a node asks as often as it can after a vanished peer has come back: the others of its part may be back, too.
+const RETURNED: Duration = Duration::from_secs(60);
 
 impl Pastry {
+    /// How many times as long as `heal` the pause between two turns is. One node that finds the other part is enough for
+    /// the rings to merge, so a part asks as often as [`HEALERS`] nodes would, however large it is.
+    fn heal_pace(&self, now: Time) -> u32 {
+        let returned = self.past.as_ref().and_then(|past| past.returned);
+        if returned.is_some_and(|at| now.since(at) < RETURNED) {
+            return 1;
+        }
+        u32::try_from(self.router.nodes().count() / HEALERS).unwrap_or(1).max(1)
+    }
+
+    /// A vanished peer is a leaf again, in the same life: a cut has ended, and this node looks for the others at once.
+    pub(super) fn on_return(&mut self, peer: Contact, cx: &mut Ctx<'_>) {
+        if self.gone().iter().any(|(gone, _)| *gone == peer) {
+            let past = self.past();
+            past.gone.retain(|(gone, _)| gone.id != peer.id);
+            past.returned = Some(cx.now);
+            if self.status == Status::Ready {
+                self.schedule(Timer::Heal, cx);
+            }
+        }
+    }
+
     /// Asks a vanished peer, or a seed, to route a join of ours. If it is in another ring, a stranger will answer, and
     /// the rings grow together from there.
     pub(super) fn on_heal(&mut self, cx: &mut Ctx<'_>) {

@@ -78,6 +78,8 @@ struct Past {
     /// Peers that vanished and when, oldest first.
     gone: Vec<(Contact, Time)>,
     healing: Option<maintenance::Healing>,
+    /// When one of them was last found to be alive.
+    returned: Option<Time>,
     /// Who has said goodbye lately, and until when what it sent before may still arrive.
     departed: Vec<(Contact, Time)>,
     /// Until when something may be relied on that was granted before this node left the ring.

@@ -294,6 +294,12 @@ impl Pastry {
         })
     }
 
+    /// Says whether our probes have just found a peer dead, in this life: others who name it have not noticed yet.
+    pub(super) fn has_just_died(&self, peer: Contact, cx: &Ctx<'_>) -> bool {
+        let recent = |at: Time| cx.now < at.after(cx.config.heartbeat * 2);
+        self.gone().iter().rev().take_while(|(_, at)| recent(*at)).any(|(gone, _)| *gone == peer)
+    }
+
     pub(super) fn start_leaving(&mut self, request: RequestId, cx: &mut Ctx<'_>) {
         match self.status {
             Status::Ready | Status::Ok => {}
