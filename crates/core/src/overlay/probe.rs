@@ -269,7 +269,8 @@ impl Prober {
                 return false;
             }
             probe.attempt += 1;
-            if probe.attempt >= attempts {
+            // A candidate that is silent is not tried again: if it is alive, it will be heard of again.
+            if probe.attempt >= attempts || probe.why == Why::VET {
                 due.failed.push((probe.peer, probe.why));
                 return false;
             }

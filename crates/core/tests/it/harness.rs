@@ -196,7 +196,7 @@ impl Driver {
 
     /// A peer introduces itself as a neighbour.
     pub(crate) fn introduce(&mut self, peer: Contact) -> Vec<Output> {
-        let probe = LeafProbe { nonce: 0, seen: None, leaves: Vec::new() };
+        let probe = LeafProbe { nonce: 0, seen: None, leaves: Vec::new(), digest: None };
         self.hear_pastry(peer, Message::LeafProbe(Box::new(probe)))
     }
 

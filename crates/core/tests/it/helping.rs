@@ -212,7 +212,7 @@ fn a_leaf_prober_is_a_leaf_before_the_answer_leaves() {
     let (old, new) = (peer(HOP), peer(0x1001_0000));
     let mut node = Driver::ready(peer(ME), &[old], calm());
     let before = node.versions().leaf_set;
-    let probe = |nonce, seen| Message::LeafProbe(Box::new(LeafProbe { nonce, seen, leaves: vec![] }));
+    let probe = |nonce, seen| Message::LeafProbe(Box::new(LeafProbe { nonce, seen, leaves: vec![], digest: None }));
     let outputs = node.hear_pastry(new, probe(3, None));
     let after = node.versions().leaf_set;
     assert!(after > before);
@@ -229,7 +229,7 @@ fn a_leaf_prober_is_a_leaf_before_the_answer_leaves() {
 fn leaves_brought_by_a_leaf_probe_are_probed_first() {
     let (new, other) = (peer(0x1001_0000), peer(0x1002_0000));
     let mut node = Driver::founder(peer(ME), calm());
-    let probe = LeafProbe { nonce: 3, seen: None, leaves: vec![other, peer(ME)] };
+    let probe = LeafProbe { nonce: 3, seen: None, leaves: vec![other, peer(ME)], digest: None };
     let outputs = node.hear_pastry(new, Message::LeafProbe(Box::new(probe)));
     assert_eq!(probed(&outputs), [other]);
     assert_eq!(node.leaves(), [new]);

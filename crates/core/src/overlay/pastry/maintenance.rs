@@ -6,6 +6,7 @@ use core::time::Duration;
 
 use super::join::own_join;
 use super::leaf_set::Source;
+use super::lease::FLANKS;
 use super::{AskFor, JoinReply, Pastry, SEEDS_MAX, What};
 use crate::config::{Metric, Safeguard};
 use crate::contact::{Contact, Proximity};
@@ -77,12 +78,14 @@ impl Pastry {
         let sides = [leaf_set.left().next(), leaf_set.right().next()];
         for (at, neighbour) in sides.into_iter().enumerate() {
             let Some(neighbour) = neighbour else { continue };
+            let (renewed, version) = (self.renews_within(FLANKS[at], cx), self.router.versions().leaf_set);
             let beside = &mut self.beside[at];
             if beside.id != Some(neighbour.id) {
                 *beside = Beside { id: Some(neighbour.id), ..Beside::default() };
             }
+            let quiet = renewed && beside.told == Some(version);
             // A leaf probe, not a ping: it also says "I am your neighbour", so that a ring heals from either side.
-            if !core::mem::take(&mut beside.heard) {
+            if !core::mem::take(&mut beside.heard) && !quiet {
                 self.probe(neighbour, Why::WATCH.and(Why::LEAF), cx);
             }
         }
@@ -215,7 +218,7 @@ const ASKED: Duration = Duration::from_secs(1);
 /// Older ones, and seeds, are asked at one turn in so many.
 const SELDOM: usize = 6;
 /// Nodes that share the work of asking: with more, each asks less often.
-const HEALERS: usize = 16;
+const HEALERS: usize = 8;
 /// For how long a node asks as often as it can after a vanished peer has come back: the others of its part may be back, too.
 const RETURNED: Duration = Duration::from_secs(60);
 

@@ -340,6 +340,7 @@ impl Pastry {
         let version = self.router.versions().leaf_set;
         let joining = self.joining.as_ref().and_then(|joining| joining.seen(peer.id));
         let beside = self.beside.iter_mut().find(|beside| beside.id == Some(peer.id));
+        let known = beside.is_some();
         let seen = joining.map(|seen| seen.leaf_set).or(beside.as_ref().and_then(|beside| beside.seen));
         // A joiner only introduces itself; a ready node exchanges, unless the neighbour has our leaves already.
         let told = beside.is_some_and(|beside| {
@@ -347,8 +348,21 @@ impl Pastry {
             beside.told == Some(version)
         });
         let news = self.is_in_ring() && !told;
-        let leaves = if news { self.router.leaf_set().arc() } else { Vec::new() };
-        cx.send(peer, Body::Pastry(Message::LeafProbe(Box::new(LeafProbe { nonce, seen, leaves }))));
+        let (leaf_set, me) = (self.router.leaf_set(), self.router.me());
+        // Of other leaves it is not known what they have seen.
+        let digest = if news && !known { leaf_set.digest(me, peer.id) } else { None };
+        let leaves = if news && digest.is_none() { leaf_set.arc() } else { Vec::new() };
+        cx.send(peer, Body::Pastry(Message::LeafProbe(Box::new(LeafProbe { nonce, seen, leaves, digest }))));
+    }
+
+    /// A leaf has another view of what is between us: it has sent its leaf set, and gets ours.
+    fn send_leaves(&mut self, peer: Contact, version: u32, cx: &mut Ctx<'_>) {
+        let wait = self.patience(peer.id, cx.now, cx.config);
+        if let Some(nonce) = self.prober.start(peer, Why::LEAF, wait, cx) {
+            let leaves = self.router.leaf_set().arc();
+            let probe = LeafProbe { nonce, seen: Some(version), leaves, digest: None };
+            cx.send(peer, Body::Pastry(Message::LeafProbe(Box::new(probe))));
+        }
     }
 
     fn handle_leaf_probe(&mut self, from: Contact, probe: LeafProbe, cx: &mut Ctx<'_>) {
@@ -359,13 +373,15 @@ impl Pastry {
             return cx.refuse(Refusal::NotJoined);
         }
         let before = self.router.versions().leaf_set;
+        let leaf_set = self.router.leaf_set();
+        let same = probe.digest.is_some() && probe.digest == leaf_set.digest(self.router.me(), from.id);
         // Before the answer: whoever has our answer can rely on being in our leaf set.
         let source = self.router.leaf_set().side_of(from.id, from.id, &probe.leaves);
         self.admit(from, Proximity::UNKNOWN, source, cx);
         let reply = LeafReply {
             nonce: probe.nonce,
             version: self.router.versions().leaf_set,
-            leaves: (probe.seen != Some(before)).then(|| self.router.leaf_set().arc()),
+            leaves: (probe.seen != Some(before) && !same).then(|| self.router.leaf_set().arc()),
         };
         cx.send(from, Body::Pastry(Message::LeafReply(Box::new(reply))));
         self.become_ready(cx);
@@ -386,6 +402,11 @@ impl Pastry {
         }
         let proximity = self.measured(from, answered.rtt, cx);
         let leaves = reply.leaves.unwrap_or_default();
+        let beside = self.beside.iter().any(|beside| beside.id == Some(from.id));
+        let digest = self.router.leaf_set().digest(self.router.me(), from.id);
+        if !leaves.is_empty() && self.is_in_ring() && !beside && digest.is_some() {
+            self.send_leaves(from, reply.version, cx);
+        }
         let source = match answered.why {
             why if why.has(Why::SEEK) && self.seek_on(from, why, &leaves, cx) => Source::Elsewhere,
             why if why.has(Why::LEFT) => Source::Left,

@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use super::leaf_set::Source;
 use super::lease::FLANKS;
@@ -294,10 +295,10 @@ impl Pastry {
         })
     }
 
-    /// Says whether our probes have just found a peer dead, in this life: others who name it have not noticed yet.
-    pub(super) fn has_just_died(&self, peer: Contact, cx: &Ctx<'_>) -> bool {
-        let recent = |at: Time| cx.now < at.after(cx.config.heartbeat * 2);
-        self.gone().iter().rev().take_while(|(_, at)| recent(*at)).any(|(gone, _)| *gone == peer)
+    /// Says whether our own probes have found a peer dead lately, in this life.
+    pub(super) fn died_within(&self, span: Duration, peer: Contact, now: Time) -> bool {
+        let lately = self.gone().iter().rev().take_while(|(_, at)| now < at.after(span));
+        lately.into_iter().any(|(gone, _)| *gone == peer)
     }
 
     pub(super) fn start_leaving(&mut self, request: RequestId, cx: &mut Ctx<'_>) {
