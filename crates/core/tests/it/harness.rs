@@ -49,6 +49,7 @@ pub(crate) fn calm() -> Settings {
         row_swap: never,
         neighbourhood_exchange: never,
         heal: never,
+        join_first: false,
         ownership: Ownership::Hint,
         ..Settings::default()
     }

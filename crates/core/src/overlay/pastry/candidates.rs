@@ -28,8 +28,8 @@ impl Pastry {
         if is_me || !self.is_member() || self.has_departed(contact, cx.now) {
             return;
         }
-        // Others name it because they have not noticed yet.
-        if self.died_within(cx.config.heartbeat * 2, contact, cx.now) {
+        // Others name it because they have not noticed yet: all their attempts take that long.
+        if self.died_within(cx.config.probe_timeout_max * 6, contact, cx.now) {
             return;
         }
         let wanted = self.router.leaf_set().wants(contact.id, source);
