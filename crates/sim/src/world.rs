@@ -555,13 +555,14 @@ impl World {
     }
 
     /// Encodes and decodes a message; what comes out must be what went in.
-    fn through_wire(&self, body: Body) -> Body {
+    fn through_wire(&mut self, body: Body) -> Body {
         let mut book = wire::IndexBook;
         let mut bytes = Vec::new();
         wire::encode(&body, self.config.cluster, &book, &mut bytes);
         let (decoded, used) =
             wire::decode(&bytes, self.config.cluster, &mut book).expect("our own messages can be read");
         assert_eq!(used, bytes.len());
+        self.tally.frame(body.kind(), used);
         assert_eq!(decoded, body, "a message changes on the wire");
         decoded
     }

@@ -269,8 +269,7 @@ impl Prober {
                 return false;
             }
             probe.attempt += 1;
-            // A candidate that is silent is not tried again: if it is alive, it will be heard of again.
-            if probe.attempt >= attempts || probe.why == Why::VET {
+            if probe.attempt >= attempts {
                 due.failed.push((probe.peer, probe.why));
                 return false;
             }

@@ -212,7 +212,8 @@ fn a_leaf_prober_is_a_leaf_before_the_answer_leaves() {
     let (old, new) = (peer(HOP), peer(0x1001_0000));
     let mut node = Driver::ready(peer(ME), &[old], calm());
     let before = node.versions().leaf_set;
-    let probe = |nonce, seen| Message::LeafProbe(Box::new(LeafProbe { nonce, seen, leaves: vec![], digest: None }));
+    let probe =
+        |nonce, seen| Message::LeafProbe(Box::new(LeafProbe { nonce, seen, leaves: vec![], digest: None }));
     let outputs = node.hear_pastry(new, probe(3, None));
     let after = node.versions().leaf_set;
     assert!(after > before);

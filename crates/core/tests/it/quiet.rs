@@ -15,16 +15,8 @@ use crate::leasing::leased;
 
 const ME: u32 = 0x8000_0000;
 /// The leaves of a node whose leaf set has four members, and those beyond.
-const RING: [u32; 8] = [
-    0x7c00_0000,
-    0x7d00_0000,
-    0x7e00_0000,
-    0x7f00_0000,
-    0x8100_0000,
-    0x8200_0000,
-    0x8300_0000,
-    0x8400_0000,
-];
+const RING: [u32; 8] =
+    [0x7c00_0000, 0x7d00_0000, 0x7e00_0000, 0x7f00_0000, 0x8100_0000, 0x8200_0000, 0x8300_0000, 0x8400_0000];
 
 fn few_leaves() -> Settings {
     Settings { leaf_set: 4, replicas: 1, ..calm() }
@@ -55,7 +47,10 @@ fn leaf_sets_that_agree_are_not_sent() {
     let probe = leaf_probe_to(&outputs, peer(far));
     assert_eq!((probe.digest.is_some(), probe.leaves.len()), (true, 0));
     let answer = sent_to(&other.hear_pastry(peer(ME), Message::LeafProbe(Box::new(probe))), peer(ME));
-    assert!(matches!(&answer[..], [Body::Pastry(Message::LeafReply(reply))] if reply.leaves.is_none()), "{answer:?}");
+    assert!(
+        matches!(&answer[..], [Body::Pastry(Message::LeafReply(reply))] if reply.leaves.is_none()),
+        "{answer:?}"
+    );
     assert_eq!(sent(&node.hear(peer(far), answer[0].clone())), []);
 }
 
@@ -73,7 +68,10 @@ fn leaf_sets_that_differ_are_sent_in_both_directions() {
     let probe = leaf_probe_to(&outputs, peer(far));
     assert_eq!((probe.digest, probe.leaves.len()), (None, 4));
     let answer = sent_to(&other.hear_pastry(peer(ME), Message::LeafProbe(Box::new(probe))), peer(ME));
-    assert!(matches!(&answer[..], [Body::Pastry(Message::LeafReply(reply))] if reply.leaves.is_none()), "{answer:?}");
+    assert!(
+        matches!(&answer[..], [Body::Pastry(Message::LeafReply(reply))] if reply.leaves.is_none()),
+        "{answer:?}"
+    );
     // That ends it.
     assert_eq!(sent(&node.hear(peer(far), answer[0].clone())), []);
 }
@@ -122,7 +120,8 @@ fn one_lost_leaf_is_replaced_by_one() {
         let mut arc = RING.into_iter().filter(|leaf| *leaf != lost && *leaf != end).collect::<Vec<_>>();
         arc.push(ME);
         arc.sort_unstable();
-        let outputs = node.hear(peer(end), leaf_reply(nonce, Some(&arc.into_iter().map(peer).collect::<Vec<_>>())));
+        let outputs =
+            node.hear(peer(end), leaf_reply(nonce, Some(&arc.into_iter().map(peer).collect::<Vec<_>>())));
         let probed: Vec<Contact> = leaf_probes(&outputs).into_iter().map(|(to, _)| to).collect();
         assert_eq!(probed, [peer(beyond)]);
     }
@@ -169,7 +168,8 @@ fn a_joiner_joins_at_once_and_looks_for_nearby_nodes_when_it_is_ready() {
     // Everybody has answered at once, so the seed is the nearest.
     let outputs = node.fire(Timer::Neighbourhood);
     assert_eq!(count(&outputs, Note::NearerSeed), 1);
-    let asked: Vec<(Contact, What)> = requests(&outputs).into_iter().map(|(to, ask)| (to, ask.what)).collect();
+    let asked: Vec<(Contact, What)> =
+        requests(&outputs).into_iter().map(|(to, ask)| (to, ask.what)).collect();
     let nearest = node.pastry().router().neighbourhood().entries()[0].contact;
     assert_eq!(asked, [(nearest, What::Neighbourhood), (nearest, What::Row(0))]);
     // What it names is measured; a nearer one is asked in turn, and if there is none, the search is over.
@@ -179,19 +179,6 @@ fn a_joiner_joins_at_once_and_looks_for_nearby_nodes_when_it_is_ready() {
     node.fire(Timer::Neighbourhood);
     assert!(node.left(Timer::Neighbourhood) > Duration::from_secs(1000));
     assert_eq!(Proximity(1), node.pastry().router().neighbourhood().entries()[0].proximity);
-}
-
-#[test]
-fn the_search_goes_on_without_a_node_that_is_silent() {
-    let (seed, silent) = (peer(RING[0]), peer(RING[1]));
-    let mut node = Driver::out(peer(ME), calm());
-    let start = node.command(0, Command::Join { seeds: vec![seed] });
-    let (_, ask) = request_in(&start);
-    node.hear(seed, Body::Pong(ping_to(&start, seed)));
-    let outputs = node.hear_pastry(seed, reply(ask.nonce, What::LeafSet, &[silent]));
-    assert_eq!(probed(&outputs), [silent]);
-    let outputs = node.fire(Timer::Probe);
-    assert_eq!(request_in(&outputs).1.what, What::Row(u8::MAX));
 }
 
 #[test]

@@ -170,7 +170,10 @@ impl Pastry {
         if cx.config.find_nearby && cx.config.join_first {
             self.looking = Some((self.router.me().id, LOOKS));
             // What the join has told of is still being measured.
-            cx.set_timer(Timer::Neighbourhood, self.timing.at_least(cx.config.probe_timeout_min, 1, cx.config));
+            cx.set_timer(
+                Timer::Neighbourhood,
+                self.timing.at_least(cx.config.probe_timeout_min, 1, cx.config),
+            );
         }
     }
 

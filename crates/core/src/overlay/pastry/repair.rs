@@ -35,6 +35,11 @@ impl Pastry {
         let due = prober.due(|peer| self.patience(peer, now, config), cx);
         self.prober = prober;
         for (peer, nonce, why, last) in due.again {
+            // A candidate that is silent is not tried again: if it is alive, it will be heard of again.
+            if why == Why::VET && self.router.get(peer.id).is_none() {
+                self.prober.forget(peer.id);
+                continue;
+            }
             self.send_probe(peer, nonce, why, cx);
             // Only a leaf's death changes who answers for what. Whoever else does not answer us is of no use to us.
             if last && why.has(Why::WATCH) && self.router.leaf_set().get(peer.id).is_some() {

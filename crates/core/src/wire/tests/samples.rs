@@ -211,7 +211,12 @@ pub(super) fn samples_of(kind: BodyKind) -> Vec<Body> {
             Message::JoinRefused { nonce: u32::MAX, reason: JoinRefusal::IdTaken },
         ]),
         BodyKind::LeafProbe => pastry(vec![
-            Message::LeafProbe(Box::new(LeafProbe { nonce: 0, seen: None, leaves: Vec::new(), digest: None })),
+            Message::LeafProbe(Box::new(LeafProbe {
+                nonce: 0,
+                seen: None,
+                leaves: Vec::new(),
+                digest: None,
+            })),
             Message::LeafProbe(Box::new(LeafProbe {
                 nonce: 1,
                 seen: Some(0),
