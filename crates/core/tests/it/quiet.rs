@@ -145,6 +145,36 @@ fn a_silent_candidate_is_tried_once_and_one_found_dead_not_at_all() {
 }
 
 #[test]
+fn a_dead_node_that_others_name_for_a_cell_is_not_measured_for_ten_minutes() {
+    let (dead, heir) = (peer(0x8100_0000), peer(0x8080_0000));
+    let mut node = ring(ME, few_leaves());
+    let outputs = node.kill(dead);
+    node.answer_probes(outputs);
+    // Its place among the leaves is taken: only a cell of the routing table could want it.
+    node.introduce(heir);
+    node.introduce(peer(0x8200_0000));
+    node.wait(Duration::from_secs(599));
+    assert_eq!(probed(&node.push(&[dead])), []);
+    node.wait(Duration::from_secs(2));
+    assert_eq!(probed(&node.push(&[dead])), [dead]);
+}
+
+#[test]
+fn a_joiner_waits_for_leaves_as_long_as_its_seed_took_to_acknowledge() {
+    let (seed, leaf) = (peer(RING[0]), peer(RING[4]));
+    let settings = Settings { find_nearby: false, probe_timeout_max: Duration::from_secs(3), ..calm() };
+    for (took, wait) in [(millis(400), millis(600)), (millis(2_000), millis(3_000))] {
+        let mut node = Driver::out(peer(ME), settings.clone());
+        let routed = routed_to(&node.command(0, Command::Join { seeds: vec![seed] }), seed);
+        node.wait(took);
+        node.hear(seed, ack(routed.hop));
+        let outputs = node.hear(seed, join_reply(&routed, true, &[leaf]));
+        leaf_probe_to(&outputs, leaf);
+        assert_eq!(node.left(Timer::Probe), wait, "the seed took {took:?}");
+    }
+}
+
+#[test]
 fn a_seed_that_acknowledges_is_given_the_time_a_join_takes() {
     let settings = Settings { find_nearby: false, join_timeout: Duration::from_secs(10), ..calm() };
     let mut node = Driver::out(peer(ME), settings);
