@@ -66,6 +66,7 @@ impl Pastry {
         cx.send(from, Body::Pastry(Message::LeafReply(Box::new(reply))));
         self.become_ready(cx);
         self.consider_leaves(from, probe.leaves, Why::VET, cx);
+        self.helped_is_here(from.id, cx);
     }
 
     pub(super) fn handle_leaf_reply(&mut self, from: Contact, reply: LeafReply, cx: &mut Ctx<'_>) {

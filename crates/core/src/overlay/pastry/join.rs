@@ -682,6 +682,15 @@ impl Pastry {
         }
     }
 
+    /// The joiner that is helped is in the leaf set now, so the next one will be told of it. That it is ready takes several
+    /// round trips and the connections to all its leaves: where round trips are long, the last of a few waited for a minute.
+    pub(super) fn helped_is_here(&mut self, joiner: NodeId, cx: &mut Ctx<'_>) {
+        let helped = self.helping.as_ref().is_some_and(|helping| helping.joiner() == Some(joiner));
+        if helped && self.router.leaf_set().get(joiner).is_some() {
+            self.help_next(cx);
+        }
+    }
+
     pub(super) fn on_help_timer(&mut self, cx: &mut Ctx<'_>) {
         self.help_next(cx);
     }

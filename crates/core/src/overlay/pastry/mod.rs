@@ -404,7 +404,8 @@ impl Overlay for Pastry {
             Status::Ready if suspects.is_empty() && avoid.is_empty() && ignore.is_none() => {
                 self.router.next_hop(key, stage)
             }
-            Status::Ready => {
+            // Joins do not depend on leases: all leaves know this node, so it can help while its own are on their way.
+            status if status == Status::Ready || status == Status::Ok && ignore.is_some() => {
                 let avoid = |id: NodeId| avoid.contains(&id) || suspects.binary_search(&id).is_ok();
                 self.router.next_hop_except(key, stage, &avoid, ignore)
             }
