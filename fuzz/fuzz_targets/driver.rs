@@ -594,7 +594,12 @@ impl Driver {
             13 => Message::JoinRefused { nonce, reason: JoinRefusal::Busy },
             14 | 15 => {
                 let seen = (choices.below(2) == 0).then(|| u32::from(small));
-                Message::LeafProbe(Box::new(LeafProbe { nonce, seen, leaves: self.contacts(choices) }))
+                Message::LeafProbe(Box::new(LeafProbe {
+                    nonce,
+                    seen,
+                    leaves: self.contacts(choices),
+                    digest: seen,
+                }))
             }
             16 => {
                 let leaves = (choices.below(2) == 0).then(|| self.contacts(choices));

@@ -338,7 +338,8 @@ const FLOODS: [(&str, Flood); 14] = [
     ("measurements", |n, _, dice| Input::Measured { peer: anybody(dice).id, proximity: Proximity(n) }),
     ("leaf probes", |nonce, _, dice| {
         let leaves = (0..4).map(|_| anybody(dice)).collect();
-        let body = Body::Pastry(Message::LeafProbe(Box::new(LeafProbe { nonce, seen: None, leaves })));
+        let body =
+            Body::Pastry(Message::LeafProbe(Box::new(LeafProbe { nonce, seen: None, leaves, digest: None })));
         Input::Message { from: anybody(dice), body }
     }),
     ("announcements", |n, _, dice| {

@@ -579,12 +579,13 @@ fn background_work_keeps_its_budget(subject: &Subject, seed: u64) -> Tally {
     let upkeep =
         |world: &World| -> u64 { subject.upkeep.iter().map(|kind| world.tally.messages(*kind)).sum() };
     // With a quarter of the ring in every list there is little upkeep to save.
-    let nodes = match subject.settings.overlay {
-        OverlayKind::Chord => 8 * usize::from(subject.settings.successors).max(5),
-        OverlayKind::Pastry => 40,
+    let (nodes, budget_burst) = match subject.settings.overlay {
+        OverlayKind::Chord => (8 * usize::from(subject.settings.successors).max(5), 1000),
+        // Room for one exchange of the widest row: with less there would be no upkeep, whatever the budget.
+        OverlayKind::Pastry => (40, 3000),
     };
     let traffic = |budget: u32| {
-        let settings = Settings { budget, budget_burst: 1000, ..subject.settings.clone() };
+        let settings = Settings { budget, budget_burst, ..subject.settings.clone() };
         let mut world = World::of(subject.make, settings, seed);
         world.through_wire = true;
         world.grow(nodes);

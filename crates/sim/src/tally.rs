@@ -9,6 +9,7 @@ use kringle_core::message::BodyKind;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tally {
     messages: Vec<u64>,
+    bytes: Vec<u64>,
     notes: Vec<u64>,
     refusals: Vec<u64>,
 }
@@ -17,6 +18,7 @@ impl Default for Tally {
     fn default() -> Tally {
         Tally {
             messages: vec![0; BodyKind::ALL.len()],
+            bytes: vec![0; BodyKind::ALL.len()],
             notes: vec![0; NoteKind::ALL.len()],
             refusals: vec![0; Refusal::ALL.len()],
         }
@@ -26,6 +28,10 @@ impl Default for Tally {
 impl Tally {
     pub(crate) fn message(&mut self, kind: BodyKind) {
         self.messages[kind as usize] += 1;
+    }
+
+    pub(crate) fn frame(&mut self, kind: BodyKind, bytes: usize) {
+        self.bytes[kind as usize] += bytes as u64;
     }
 
     pub(crate) fn note(&mut self, note: Note) {
@@ -38,6 +44,11 @@ impl Tally {
     /// Returns how many messages of a kind were handed to the network.
     pub fn messages(&self, kind: BodyKind) -> u64 {
         self.messages[kind as usize]
+    }
+
+    /// Returns the bytes of all frames of a kind, if messages were encoded on their way (`World::through_wire`).
+    pub fn bytes(&self, kind: BodyKind) -> u64 {
+        self.bytes[kind as usize]
     }
 
     /// Returns how often a note occurred.
@@ -53,6 +64,7 @@ impl Tally {
     /// Adds the counts of another run.
     pub fn add(&mut self, other: &Tally) {
         let pairs = self.messages.iter_mut().zip(&other.messages);
+        let pairs = pairs.chain(self.bytes.iter_mut().zip(&other.bytes));
         let pairs = pairs.chain(self.notes.iter_mut().zip(&other.notes));
         pairs.chain(self.refusals.iter_mut().zip(&other.refusals)).for_each(|(sum, more)| *sum += more);
     }

@@ -86,6 +86,8 @@ struct Probe {
     sent: Time,
     deadline: Time,
     why: Why,
+    /// Whether the latest attempt was one to a watched peer, so that others were asked before the last.
+    watched: bool,
     /// Whether a ping was sent besides the leaf probe, so that its answer is expected, too.
     pinged: bool,
     /// Who was asked to look, too.
@@ -160,6 +162,7 @@ impl Prober {
             sent: cx.now,
             deadline,
             why,
+            watched: why.has(Why::WATCH),
             pinged,
             relays,
         };
@@ -269,18 +272,24 @@ impl Prober {
                 return false;
             }
             probe.attempt += 1;
-            if probe.attempt >= attempts {
+            let watched = probe.why.has(Why::WATCH);
+            // The last attempt to measure a node may be under way when its death becomes the question. Others have not been
+            // asked then, so there is one more: without it, a leaf behind a broken link was taken for dead.
+            if probe.attempt >= attempts && (probe.watched || !watched) {
                 due.failed.push((probe.peer, probe.why));
                 return false;
             }
-            if probe.why.has(Why::WATCH) {
+            if watched {
                 suspects.push(probe.peer);
             }
+            probe.watched = watched;
+            // A node that takes that long is not nearby: the search goes on without it.
+            probe.why = probe.why.without(Why::NEARBY);
             probe.sent = cx.now;
             // Each attempt waits longer: what was lost to congestion is not helped by haste.
             probe.deadline = cx.now.after(wait(probe.peer.id) * (1 + u32::from(probe.attempt)));
             let nonce = probe.first.wrapping_add(probe.attempt.into());
-            due.again.push((probe.peer, nonce, probe.why, probe.attempt + 1 == attempts));
+            due.again.push((probe.peer, nonce, probe.why, probe.attempt + 1 >= attempts));
             true
         });
         for peer in suspects {

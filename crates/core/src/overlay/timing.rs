@@ -15,6 +15,9 @@ pub const FIRST: Duration = Duration::from_secs(4);
 /// The longest round trip that waits grow with. What takes longer was stopped for a while, and is not that far.
 const LONGEST: Duration = Duration::from_millis(2500);
 
+/// The shortest wait for a peer that was never measured: three tries then outlast [`LONGEST`].
+const UNMEASURED: Duration = Duration::from_millis(500);
+
 /// What a node has learnt about round trips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Timing {
@@ -33,7 +36,8 @@ impl Timing {
     }
 
     /// Returns how long to wait for a peer that is so near, if that is known: three round trips, but within the bounds
-    /// unless one round trip alone is longer.
+    /// unless one round trip alone is longer. If it is not known, the longest of late stands for it: a joiner that waited
+    /// as long as the bounds allow for a leaf that has died took 18 s with the settings for machines far apart.
     pub fn wait(
         &self,
         peer: Option<Proximity>,
@@ -46,7 +50,8 @@ impl Timing {
                 let rtt = Duration::from_micros(micros.into());
                 (rtt * 3).clamp(least, most).max(half_more(rtt))
             }
-            _ => most.max(self.slow()),
+            _ if self.slowest == 0 => most,
+            _ => least.max(UNMEASURED).min(most).max(self.slow()),
         }
     }
 
@@ -96,6 +101,20 @@ mod tests {
         timing.measured(SECOND * 2, &config);
         assert_eq!(wait(&timing, None), SECOND * 3);
         assert_eq!(timing.at_least(SECOND, 2, &config), SECOND * 6);
+    }
+
+    #[test]
+    fn a_peer_that_was_never_measured_is_waited_for_like_the_slowest_of_late() {
+        let config = Settings::wan().check().expect("they are right");
+        let wait = |timing: &Timing| timing.wait(None, config.probe_timeout_min, SECOND * 3, &config);
+        let mut timing = Timing::default();
+        assert_eq!(wait(&timing), SECOND * 3);
+        timing.measured(SECOND / 50, &config);
+        assert_eq!(wait(&timing), UNMEASURED);
+        timing.measured(SECOND * 2 / 5, &config);
+        assert_eq!(wait(&timing), SECOND * 3 / 5);
+        timing.measured(SECOND * 2, &config);
+        assert_eq!(wait(&timing), SECOND * 3);
     }
 
     #[test]

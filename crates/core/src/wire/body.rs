@@ -55,6 +55,7 @@ pub(super) const WHAT: u8 = 24;
 const TARGET_ID: u8 = 25;
 const HOLDS: u8 = 26;
 const SIDE: u8 = 27;
+const DIGEST: u8 = 28;
 
 /// Appends the body and returns the number for the header.
 pub(super) fn encode(body: &Body, book: &dyn AddressBook, out: &mut Vec<u8>) -> u32 {
@@ -246,6 +247,9 @@ impl Writer<'_> {
             Message::LeafProbe(probe) => {
                 if let Some(seen) = probe.seen {
                     self.number(SEEN, seen);
+                }
+                if let Some(digest) = probe.digest {
+                    self.number(DIGEST, digest);
                 }
                 self.contacts(LEAVES, &probe.leaves);
                 probe.nonce
@@ -548,8 +552,9 @@ pub(super) fn decode(
             pastry(Message::JoinRefused { nonce: request, reason })
         }
         BodyKind::LeafProbe => {
-            let (seen, leaves) = (fields.number(SEEN).ok(), fields.list(LEAVES)?.contacts(book));
-            pastry(Message::LeafProbe(Box::new(LeafProbe { nonce: request, seen, leaves })))
+            let (seen, digest) = (fields.number(SEEN).ok(), fields.number(DIGEST).ok());
+            let leaves = fields.list(LEAVES)?.contacts(book);
+            pastry(Message::LeafProbe(Box::new(LeafProbe { nonce: request, seen, leaves, digest })))
         }
         BodyKind::LeafReply => {
             let version = fields.number(VERSIONS)?;

@@ -409,12 +409,13 @@ fn a_frame_with_several_faults_teaches_nothing() {
 #[test]
 fn a_missing_field_is_malformed_unless_it_may_be_missing() {
     let may_be_missing = |kind: BodyKind, field: u64| match (kind, field) {
-        // Better hop, predecessor, seen version, leaf set that was seen, nobody nearer, distance that was not measured, path that was
+        // Better hop, predecessor, seen version, digest, leaf set that was seen, nobody nearer, distance that was not measured, path that was
         // not traced, answer that was not given.
         (BodyKind::HopAck, 12)
         | (BodyKind::GotPredAndSuccs, 16)
         | (BodyKind::StateRequest, 22)
         | (BodyKind::LeafProbe | BodyKind::Announce, 21)
+        | (BodyKind::LeafProbe, 28)
         | (BodyKind::LeafReply | BodyKind::LeaseRequest | BodyKind::LeaseReply, 18)
         | (BodyKind::LeaseReturn, 25) => true,
         (BodyKind::Receipt | BodyKind::RoutedReceipt, 5 | 7) => true,

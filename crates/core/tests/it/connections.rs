@@ -142,7 +142,8 @@ fn strangers_one_is_introduced_to_are_asked_for_their_ring_and_leaves_are_not() 
 #[test]
 fn what_a_goodbye_has_overtaken_does_not_bring_the_leaver_back() {
     let mut node = ring();
-    let probe = || Message::LeafProbe(Box::new(LeafProbe { nonce: 5, seen: None, leaves: Vec::new() }));
+    let probe =
+        || Message::LeafProbe(Box::new(LeafProbe { nonce: 5, seen: None, leaves: Vec::new(), digest: None }));
     node.hear_pastry(peer(PEER), Message::Goodbye(Box::default()));
     assert!(!node.knows(peer(PEER)));
     assert!(node.refuses(peer(PEER), Body::Pastry(probe()), Refusal::Departed));

@@ -49,6 +49,7 @@ pub(crate) fn calm() -> Settings {
         row_swap: never,
         neighbourhood_exchange: never,
         heal: never,
+        join_first: false,
         ownership: Ownership::Hint,
         ..Settings::default()
     }
@@ -196,7 +197,7 @@ impl Driver {
 
     /// A peer introduces itself as a neighbour.
     pub(crate) fn introduce(&mut self, peer: Contact) -> Vec<Output> {
-        let probe = LeafProbe { nonce: 0, seen: None, leaves: Vec::new() };
+        let probe = LeafProbe { nonce: 0, seen: None, leaves: Vec::new(), digest: None };
         self.hear_pastry(peer, Message::LeafProbe(Box::new(probe)))
     }
 

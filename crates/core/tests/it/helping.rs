@@ -4,6 +4,7 @@ use kringle_core::config::Settings;
 use kringle_core::contact::{Addr, Contact, Proximity};
 use kringle_core::edge::{Note, Output, Refusal, Timer};
 use kringle_core::message::{Body, Payload, Routed, Rule, Stage};
+use kringle_core::overlay::Status;
 use kringle_core::overlay::pastry::{
     Announce, Join, JoinRefusal, JoinReply, LeafProbe, LeafReply, Message, Race, Versions,
 };
@@ -125,7 +126,7 @@ fn a_taken_id_is_refused() {
 }
 
 #[test]
-fn a_second_joiner_waits_and_its_join_is_routed_on_after_the_first_has_announced() {
+fn a_second_joiner_waits_and_its_join_is_routed_on_when_the_first_is_a_leaf() {
     let (first, second) = (peer(0x1001_0000), peer(0x1002_0000));
     let mut node = Driver::ready(peer(ME), &[peer(HOP)], calm());
     let outputs = node.hear(peer(HOP), Body::Routed(join_from(first, 1)));
@@ -133,19 +134,20 @@ fn a_second_joiner_waits_and_its_join_is_routed_on_after_the_first_has_announced
     assert_eq!(count(&outputs, Note::Helping), 1);
     let outputs = node.hear(peer(HOP), Body::Routed(join_from(second, 2)));
     assert_eq!((sent(&outputs), notes(&outputs)), (vec![(peer(HOP), ack(2))], vec![Note::Queued]));
-    node.introduce(first);
-    // The first is nearer to the second than we are, so it is the root by now.
-    let passed = routed_to(&node.announce(first, 1), first);
+    // A stranger's probe changes nothing.
+    assert_eq!(routed(&node.introduce(peer(0x7000_0000))), []);
+    // The first is nearer to the second than we are, so it is the root by now. It need not be ready for that.
+    let passed = routed_to(&node.introduce(first), first);
     assert_eq!((passed.origin, join_in(&passed).nonce), (second, 2));
 }
 
 #[test]
 fn a_joiner_that_dies_makes_way_for_the_next() {
     let (first, second) = (peer(0x1001_0000), peer(0x0fff_0000));
-    let mut node = Driver::ready(peer(ME), &[peer(HOP)], calm());
+    // It is known from before, and has not probed us since it asked.
+    let mut node = Driver::ready(peer(ME), &[peer(HOP), first], calm());
     node.hear(peer(HOP), Body::Routed(join_from(first, 1)));
     node.hear(peer(HOP), Body::Routed(join_from(second, 2)));
-    node.introduce(first);
     let outputs = node.hear_pastry(first, Message::Goodbye(Box::default()));
     assert_eq!(join_replies(&outputs).len(), 1);
     assert_eq!(join_replies(&outputs)[0].0, second);
@@ -161,8 +163,7 @@ fn a_queue_goes_on_past_joiners_that_belong_to_somebody_else_by_now() {
     for (nonce, joiner) in (2..).zip([others[0], others[1], mine]) {
         node.hear(peer(HOP), Body::Routed(join_from(joiner, nonce)));
     }
-    node.introduce(first);
-    let mut outputs = node.announce(first, 1);
+    let mut outputs = node.introduce(first);
     // The first looks after the two from here on; otherwise they would be sent again.
     for (_, passed) in routed(&outputs) {
         outputs.extend(node.hear(first, ack(passed.hop)));
@@ -196,6 +197,20 @@ fn joiners_beyond_the_queue_are_told_to_come_back() {
 }
 
 #[test]
+fn a_node_helps_joiners_while_its_own_leases_are_on_their_way() {
+    let (me, root, joiner) = (peer(ME), peer(HOP), peer(0x1001_0000));
+    let (mut node, join) = Driver::joining(me, root, crate::leasing::leased());
+    let outputs = node.hear(root, join_reply(&join, true, &[]));
+    let held = node.hear(root, Body::Routed(join_from(joiner, 1)));
+    assert_eq!(join_replies(&held), [], "its leaves have not answered yet");
+    let probe = leaf_probe_to(&outputs, root);
+    let mut outputs = node.hear(root, leaf_reply(probe.nonce, None));
+    assert_eq!(node.node.status(), Status::Ok);
+    outputs.extend(node.wait(node.config.hop_timeout_max));
+    assert_eq!(join_replies(&outputs).len(), 1);
+}
+
+#[test]
 fn help_is_dropped_after_its_time() {
     let (first, second) = (peer(0x1001_0000), peer(0x0fff_0000));
     let mut node = Driver::ready(peer(ME), &[peer(HOP)], calm());
@@ -212,7 +227,8 @@ fn a_leaf_prober_is_a_leaf_before_the_answer_leaves() {
     let (old, new) = (peer(HOP), peer(0x1001_0000));
     let mut node = Driver::ready(peer(ME), &[old], calm());
     let before = node.versions().leaf_set;
-    let probe = |nonce, seen| Message::LeafProbe(Box::new(LeafProbe { nonce, seen, leaves: vec![] }));
+    let probe =
+        |nonce, seen| Message::LeafProbe(Box::new(LeafProbe { nonce, seen, leaves: vec![], digest: None }));
     let outputs = node.hear_pastry(new, probe(3, None));
     let after = node.versions().leaf_set;
     assert!(after > before);
@@ -229,7 +245,7 @@ fn a_leaf_prober_is_a_leaf_before_the_answer_leaves() {
 fn leaves_brought_by_a_leaf_probe_are_probed_first() {
     let (new, other) = (peer(0x1001_0000), peer(0x1002_0000));
     let mut node = Driver::founder(peer(ME), calm());
-    let probe = LeafProbe { nonce: 3, seen: None, leaves: vec![other, peer(ME)] };
+    let probe = LeafProbe { nonce: 3, seen: None, leaves: vec![other, peer(ME)], digest: None };
     let outputs = node.hear_pastry(new, Message::LeafProbe(Box::new(probe)));
     assert_eq!(probed(&outputs), [other]);
     assert_eq!(node.leaves(), [new]);

@@ -31,7 +31,12 @@ fn samples(named: &[Contact]) -> Vec<Body> {
     let pastry = [
         Message::JoinReply(Box::new(join_reply)),
         Message::JoinRefused { nonce: 1, reason: JoinRefusal::IdTaken },
-        Message::LeafProbe(Box::new(LeafProbe { nonce: 1, seen: None, leaves: contacts.clone() })),
+        Message::LeafProbe(Box::new(LeafProbe {
+            nonce: 1,
+            seen: None,
+            leaves: contacts.clone(),
+            digest: None,
+        })),
         Message::LeafReply(Box::new(LeafReply { nonce: 1, version: 1, leaves: Some(contacts.clone()) })),
         Message::Announce(Announce { seen: Some(versions), proximity: Proximity(1), round: 0 }),
         Message::Race(Box::new(Race { versions, round: 0, contacts: contacts.clone() })),

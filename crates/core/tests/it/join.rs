@@ -360,7 +360,8 @@ fn a_dead_node_does_not_stop_the_search() {
     let outputs = answer_search(&mut node, &start, (SEED, What::LeafSet), What::LeafSet, &[near, dead]);
     let outputs = pong_in_turn(&mut node, &outputs, &[(near, 20)]);
     assert_eq!(sent(&outputs), [], "the other may still turn out to be nearer");
-    let outputs = node.wait(node.config.probe_timeout_max * 6);
+    // As long as an answer of the nearest so far may take, and not until it is found dead.
+    let outputs = node.fire(Timer::Probe);
     assert_eq!(request_in(&outputs).0, peer(near));
     assert!(!node.knows(peer(dead)));
 }

@@ -19,6 +19,7 @@ mod membership;
 mod mixture;
 mod outputs;
 mod probing;
+mod quiet;
 mod receipts;
 mod repair;
 mod rerouting;

@@ -127,7 +127,7 @@ impl Chaos {
             4 => return Body::HopAck(HopAck { hop: nonce, taken: true, better: None }),
             5..=7 => return Body::Routed(self.routed(nonce)),
             8 => Message::JoinRefused { nonce, reason: JoinRefusal::Busy },
-            9 => Message::LeafProbe(Box::new(LeafProbe { nonce, seen, leaves: contacts })),
+            9 => Message::LeafProbe(Box::new(LeafProbe { nonce, seen, leaves: contacts, digest: seen })),
             10 => Message::LeafReply(Box::new(LeafReply { nonce, version: 1, leaves: Some(contacts) })),
             11 => Message::Announce(Announce { seen: Some(versions), proximity, round }),
             12 => Message::Race(Box::new(Race { versions, round, contacts })),

@@ -187,6 +187,20 @@ fn without_any_word_from_a_relay_the_peer_is_dead() {
 }
 
 #[test]
+fn others_are_asked_although_a_measurement_was_at_its_last_attempt() {
+    let mut node = ring_of(8);
+    // Others name it, and it was never measured.
+    ping_to(&node.push(&[peer(PEER)]), peer(PEER));
+    node.fire(Timer::Probe);
+    assert_eq!(relays_in(&node.fire(Timer::Probe)), [], "it is only measured");
+    obituary(&mut node, peer(PEER));
+    let outputs = node.fire(Timer::Probe);
+    assert_eq!(relays_in(&outputs).len(), 3);
+    assert!(node.leaves().contains(&peer(PEER)));
+    assert!(notes(&node.fire(Timer::Probe)).contains(&Note::Died(peer(PEER))), "once more, not for ever");
+}
+
+#[test]
 fn a_relay_pings_for_others_only_whom_it_knows_itself() {
     let mut node = ring_of(4);
     let asker = peer(STRANGER);

@@ -47,6 +47,9 @@ pub struct Network {
     pub relays: bool,
     /// Whether only nodes that have talked before have a connection; otherwise everybody has.
     pub sparse: bool,
+    /// How many round trips it takes to open a connection, before its first message leaves. Real nodes need two behind a
+    /// TCP connection: one to prove their keys, one to greet. Zero: connections are there.
+    pub handshake: u32,
     cuts: BTreeSet<(u32, u32)>,
     partition: Partition,
     /// Slow nodes and their factors, sorted by node.
@@ -67,6 +70,7 @@ impl Network {
             cut_pairs_per_million: 0,
             relays: false,
             sparse: false,
+            handshake: 0,
             cuts: BTreeSet::new(),
             partition: Partition::Whole,
             slow: Vec::new(),

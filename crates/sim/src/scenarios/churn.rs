@@ -9,11 +9,13 @@ use kringle_core::dice::{Dice, SeededDice};
 use kringle_core::edge::{Command, Reply, RequestId};
 use kringle_core::id::{Id, Key};
 use kringle_core::message::BodyKind;
+use kringle_core::overlay::Status;
 use kringle_core::time::Time;
 
 use super::mass_failure::{product, random_key};
 use crate::churn::{Change, Churn, Event, Sessions, Trace};
 use crate::lab::params::{BASE, CHURN, DURATION, LEAF_SET, LOSS, NETWORK, NODES, OWNERSHIP, SESSION, SPARES};
+use crate::lab::traffic::Traffic;
 use crate::lab::{Halt, Lab, Scenario};
 use crate::report::{Axis, Figure, Histogram, Plot, Role, Series, Shape, Table};
 use crate::world::{Answered, World};
@@ -80,6 +82,23 @@ fn parse(text: &str, mean_session: Duration) -> Result<Churn, String> {
     }
 }
 
+/// Steps of a join, by the status a node has meanwhile.
+const STEPS: [(Status, &str); 3] = [
+    (Status::Joining, "search for a nearby node and for the root"),
+    (Status::Waiting, "probes of the leaf set"),
+    (Status::Ok, "leases of both neighbours"),
+];
+/// How often the status of joining nodes is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A join under way.
+struct Join {
+    node: u32,
+    at: Time,
+    /// How long it has been in each of [`STEPS`], all attempts together.
+    steps: [Duration; 3],
+}
+
 /// A lookup under way.
 struct Asked {
     at: Time,
@@ -106,7 +125,7 @@ struct Ring {
     members: BTreeMap<Id, (u32, Time)>,
     /// The same nodes, to draw from.
     drawn: Vec<u32>,
-    joining: BTreeMap<RequestId, (u32, Time)>,
+    joining: BTreeMap<RequestId, Join>,
     open: BTreeMap<RequestId, Asked>,
     dice: SeededDice,
     joins: u64,
@@ -121,6 +140,8 @@ struct Ring {
     orphaned: u64,
     hops: Histogram,
     join_waits: Histogram,
+    /// The same by step.
+    step_waits: [Histogram; 3],
     /// How long lookups took on their way, and how long they would have gone straight, in microseconds.
     delay: f64,
     direct: f64,
@@ -130,6 +151,7 @@ struct Ring {
     /// Members of a leaf set that are gone, per node, when the run ended.
     dead_leaves: f64,
     control: u64,
+    traffic: Option<Traffic>,
     stretches: Vec<Stretch>,
 }
 
@@ -165,11 +187,13 @@ impl Ring {
             orphaned: 0,
             hops: Histogram::new("hops of lookups under churn"),
             join_waits: Histogram::new("milliseconds a join takes"),
+            step_waits: STEPS.map(|(_, step)| Histogram::new(format!("milliseconds of a join: {step}"))),
             delay: 0.0,
             direct: 0.0,
             travelled: 0.0,
             node_seconds: 0.0,
             control: 0,
+            traffic: None,
             stretches: Vec::new(),
         };
         let founders: Vec<u32> = world.ready().map(|(node, _)| node).collect();
@@ -185,7 +209,7 @@ impl Ring {
         let mut next_lookup = self.gap();
         let mut marks = (1..=POINTS).map(|point| span * point / POINTS).peekable();
         let (mut before, mut sent) = (Duration::ZERO, control(world));
-        let begun = sent;
+        let (begun, tally) = (sent, world.tally.clone());
         let mut seconds = 0.0;
         loop {
             let event =
@@ -196,7 +220,7 @@ impl Ring {
             if until > now {
                 let passed = (until - now).as_secs_f64() * self.members.len() as f64;
                 (self.node_seconds, seconds) = (self.node_seconds + passed, seconds + passed);
-                world.run_for(until - now);
+                self.pass(world, until - now);
             }
             self.take_answers(world);
             if until == mark {
@@ -220,6 +244,7 @@ impl Ring {
             }
         }
         self.control = control(world) - begun;
+        self.traffic = Some(Traffic::since(&tally, &world.tally));
         self.dead_leaves = dead_leaves(world);
         // The last lookups have their time, too; nobody comes or goes meanwhile.
         for _ in 0..DEADLINE.as_secs() + 1 {
@@ -232,6 +257,21 @@ impl Ring {
         }
         self.lost += std::mem::take(&mut self.open).len() as u64;
         Ok(())
+    }
+
+    /// Lets time pass, and looks how far joins are.
+    fn pass(&mut self, world: &mut World, mut span: Duration) {
+        while !span.is_zero() {
+            let step = if self.joining.is_empty() { span } else { span.min(LOOK) };
+            for join in self.joining.values_mut() {
+                let status = world.node(join.node).map(|node| node.status());
+                let at = STEPS.iter().position(|(of, _)| Some(*of) == status);
+                at.into_iter().for_each(|at| join.steps[at] += step);
+            }
+            world.run_for(step);
+            self.take_answers(world);
+            span -= step;
+        }
     }
 
     /// Draws the time to the next lookup of anybody.
@@ -262,7 +302,7 @@ impl Ring {
                 };
                 // If nobody is left, there is nobody to join: a new ring.
                 let request = if seeds.is_empty() { world.create(slot) } else { world.join(slot, &seeds) };
-                self.joining.insert(request, (slot, world.now()));
+                self.joining.insert(request, Join { node: slot, at: world.now(), steps: Default::default() });
             }
             Change::Down(node) => {
                 let Some(slot) = self.slots.get(&node).copied() else { return };
@@ -270,7 +310,7 @@ impl Ring {
                 world.crash(slot);
                 self.members.remove(&world.contact(slot).id);
                 self.drawn.retain(|other| *other != slot);
-                self.joining.retain(|_, (other, _)| *other != slot);
+                self.joining.retain(|_, join| join.node != slot);
                 let before = self.open.len();
                 self.open.retain(|_, asked| asked.from != slot);
                 self.orphaned += (before - self.open.len()) as u64;
@@ -296,10 +336,13 @@ impl Ring {
 
     fn take_answers(&mut self, world: &mut World) {
         for Answered { at, node, request, reply } in world.take_replies() {
-            if let Some((slot, asked)) = self.joining.remove(&request) {
+            if let Some(join) = self.joining.remove(&request) {
                 if reply.is_ok() {
-                    self.join_waits.add(at.since(asked).as_millis() as u64);
-                    self.enter(world, slot, at);
+                    self.join_waits.add(at.since(join.at).as_millis() as u64);
+                    for (waits, step) in self.step_waits.iter_mut().zip(join.steps) {
+                        waits.add(step.as_millis() as u64);
+                    }
+                    self.enter(world, join.node, at);
                 }
                 continue;
             }
@@ -370,10 +413,15 @@ impl Ring {
             Figure::new("median join", self.join_waits.quantile(0.5) as f64, 0, "ms"),
             Figure::new("99th percentile of joins", self.join_waits.quantile(0.99) as f64, 0, "ms"),
         ]);
-        let messages = &report.worlds.last().map(|world| world.messages.clone()).unwrap_or_default();
-        let rows = messages.iter().filter(|(_, count)| **count > 0);
-        let rows = rows.map(|(name, count)| vec![name.clone(), count.to_string()]).collect();
-        let columns = ["message", "sent, the joins of the founders included"].map(str::to_owned).to_vec();
+        let kinds = self.traffic.iter().flat_map(Traffic::kinds).filter(|(_, count)| *count > 0.0);
+        let rate = |count: f64| format!("{:.4}", count / self.node_seconds.max(1e-9));
+        let what = |kind| if ASKING.contains(&kind) { "lookups" } else { "control" };
+        let row = |(kind, count): (BodyKind, f64)| {
+            vec![kind.name().to_owned(), what(kind).to_owned(), format!("{count:.0}"), rate(count)]
+        };
+        let rows = kinds.map(row).collect();
+        let columns = ["message", "part of", "sent under churn", "per second and node"];
+        let columns = columns.map(str::to_owned).to_vec();
         report.tables.push(Table { title: "Messages by kind".to_owned(), columns, rows });
         if !self.reasons.is_empty() {
             let rows = self.reasons.iter().map(|(why, count)| vec![why.clone(), count.to_string()]).collect();
@@ -428,6 +476,7 @@ impl Ring {
         }
         report.counts.push(self.hops);
         report.counts.push(self.join_waits);
+        report.counts.extend(self.step_waits);
     }
 }
 

@@ -5,6 +5,7 @@ mod churn;
 mod conformance;
 mod determinism;
 mod healing;
+mod idle;
 mod leases;
 mod locality;
 mod relays;

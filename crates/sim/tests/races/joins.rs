@@ -46,7 +46,7 @@ fn joiner_dropped_again(settings: Settings, seed: u64) -> Fate {
     let mut dice = dice(seed);
     let mut world = world(settings, seed, &[0x20, 0xa0, 0x60], 2);
     world.join(2, &[0]);
-    watch_leases(&mut world, millis(10 + dice.below(100) as u64))?;
+    watch_leases(&mut world, millis(dice.below(60) as u64))?;
     world.network.cut_both(1, 2);
     watch_leases(&mut world, millis(800 + dice.below(1500) as u64))?;
     world.network.mend();

@@ -113,8 +113,8 @@ fn both_grantors_crash(settings: Settings, seed: u64) -> Fate {
     world.pause(1);
     world.crash(0);
     world.crash(2);
-    // The others need about ten seconds to find three nodes dead; what it was granted may be some seconds old.
-    watch(&mut world, millis(11_000 + dice.below(3800) as u64))?;
+    // The others need up to ten seconds to find three nodes dead; what it was granted may be some seconds old.
+    watch(&mut world, millis(6_000 + dice.below(8800) as u64))?;
     world.resume(1);
     watch(&mut world, seconds(25))?;
     heals(&mut world, seconds(60))

@@ -49,10 +49,11 @@ impl Chord {
         }
     }
 
-    /// How long to wait for an answer of any peer.
+    /// How long to wait for an answer of any peer. Until something was measured, a peer may be far away, and the connection
+    /// to it takes two round trips more.
     pub(super) fn longest_patience(&self, cx: &Ctx<'_>) -> Duration {
         let (least, most) = (cx.config.probe_timeout_min, cx.config.probe_timeout_max);
-        self.timing.wait(None, least, most, cx.config)
+        self.timing.at_least(self.timing.wait(None, least, most, cx.config), 1, cx.config)
     }
 
     pub(super) fn on_probe_timer(&mut self, cx: &mut Ctx<'_>) {

@@ -17,12 +17,19 @@ use crate::overlay::probe::Why;
 /// What a ping and its answer cost the network, roughly, headers included.
 pub(super) const PING_BYTES: u32 = 128;
 
+/// For how long a node that was found dead is not measured again because others name it for a cell.
+const DEAD_FOR: Duration = Duration::from_secs(600);
+
 impl Pastry {
     /// A node was heard of. If it may be of use, find out whether it exists and how near it is.
     pub(super) fn consider(&mut self, contact: Contact, source: Source, why: Why, cx: &mut Ctx<'_>) {
         let known = self.router.get(contact.id);
         let is_me = contact.id == self.router.me().id;
         if is_me || !self.is_member() || self.has_departed(contact, cx.now) {
+            return;
+        }
+        // Others name it because they have not noticed yet: all their attempts take that long.
+        if self.died_within(cx.config.probe_timeout_max * 6, contact, cx.now) {
             return;
         }
         let wanted = self.router.leaf_set().wants(contact.id, source);
@@ -38,6 +45,9 @@ impl Pastry {
         }
         let unmeasured = source == Source::Elsewhere && self.is_unmeasured(contact.id, cx.config);
         if known.is_some() && !unmeasured || self.prober.is_open(contact.id) {
+            return;
+        }
+        if self.died_within(DEAD_FOR, contact, cx.now) {
             return;
         }
         let measured = self.cache.get(contact.id, cx.now, cx.config.proximity_age);
@@ -86,9 +96,14 @@ impl Pastry {
 
     /// A neighbour has told its leaf set.
     pub(super) fn consider_leaves(&mut self, teller: Contact, arc: Vec<Contact>, why: Why, cx: &mut Ctx<'_>) {
-        for contact in &arc {
+        // The nearest first: who is wanted depends on whether nearer ones are being asked (`outlook`). In ring order, one
+        // lost leaf on the left had all the sixteen probed that its neighbour named.
+        let me = self.router.me().id;
+        let mut nearest = arc.clone();
+        nearest.sort_by_key(|contact| me.closeness(contact.id));
+        for contact in nearest {
             let source = self.router.leaf_set().side_of(contact.id, teller.id, &arc);
-            self.consider(*contact, source, why, cx);
+            self.consider(contact, source, why, cx);
         }
     }
 
@@ -172,6 +187,7 @@ impl Pastry {
             cx.out.raise(Event::PeerUp(peer));
             cx.out.raise(Event::NeighboursChanged);
             self.report_range(cx);
+            self.on_return(peer, cx);
             self.review_leases(cx);
         }
         self.settle_forgotten(cx);

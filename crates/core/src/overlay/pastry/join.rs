@@ -24,6 +24,7 @@ use crate::id::NodeId;
 use crate::message::{Body, HopAck, Nonce, Payload, Routed, Stage};
 use crate::overlay::probe::Why;
 use crate::overlay::{Overlay, Status};
+use crate::time::Time;
 
 /// Contacts a join may carry: a full leaf set, a neighbourhood set and all rows anybody has in practice.
 pub(crate) const JOIN_CONTACTS_MAX: usize = 2048;
@@ -50,6 +51,7 @@ pub(super) struct Joining {
     phase: Phase,
     /// Where the join was sent last; its acknowledgement may come after the reply.
     asked: Option<(NodeId, Nonce)>,
+    sent: Time,
     /// Table versions seen first hand.
     seen: Vec<(NodeId, Versions)>,
     /// Whoever asked us for help while we look for our ring, and how many seeds we had tried by then: sent on until we
@@ -142,6 +144,7 @@ impl Pastry {
             nonce,
             phase: Phase::Pausing,
             asked: None,
+            sent: cx.now,
             seen: Vec::new(),
             sent_on: Vec::new(),
             tried: 0,
@@ -219,7 +222,8 @@ impl Pastry {
         joining.next_seed = joining.next_seed.wrapping_add(1);
         joining.tried = joining.tried.saturating_add(1);
         // Who is near does not matter as long as it is not clear who is there at all.
-        if !cx.config.find_nearby || self.status == Status::Isolated {
+        let first = cx.config.find_nearby && !cx.config.join_first;
+        if !first || self.status == Status::Isolated {
             return self.ask_to_join(seed, cx);
         }
         let what = What::LeafSet;
@@ -259,8 +263,10 @@ impl Pastry {
         strangers.sort_by_key(|(at_least, _)| *at_least);
         let nearest = self.nearest_found();
         let strangers = strangers.into_iter().filter(|(at_least, _)| *at_least < nearest);
+        // One that is nearer than the nearest so far answers sooner than that. Many of those named may be dead.
+        let wait = self.patience_for(Some(nearest), cx.config);
         for (_, contact) in strangers.take(NEARBY_PROBES) {
-            self.probe(contact, Why::NEARBY.and(Why::VET).and(Why::JOIN), cx);
+            self.probe_within(contact, Why::NEARBY.and(Why::VET).and(Why::JOIN), wait, cx);
         }
         self.continue_join(cx);
     }
@@ -327,10 +333,16 @@ impl Pastry {
         let (me, hop, serial) = (self.router.me(), self.nonce(), self.nonce());
         let Some(joining) = &mut self.joining else { return };
         joining.phase = Phase::Asked;
-        joining.asked = Some((via.id, hop));
+        (joining.asked, joining.sent) = (Some((via.id, hop)), cx.now);
         let nonce = joining.nonce;
         cx.send(via, Body::Routed(own_join(me, nonce, serial, hop)));
-        cx.set_timer(Timer::Join, self.timing.at_least(cx.config.join_timeout, 4, cx.config));
+        // A seed that is there acknowledges at once: one that is not need not be waited for as long as a join may take.
+        let wait = self.timing.at_least(cx.config.hop_timeout_max, 2, cx.config);
+        cx.set_timer(Timer::Join, wait.min(self.join_wait(cx)));
+    }
+
+    fn join_wait(&self, cx: &Ctx<'_>) -> Duration {
+        self.timing.at_least(cx.config.join_timeout, 4, cx.config)
     }
 
     /// The seed can not be reached: the next one, without waiting for an answer.
@@ -350,8 +362,12 @@ impl Pastry {
         if joining.asked != Some((from.id, ack.hop)) {
             return false;
         }
-        if !ack.taken && joining.phase == Phase::Asked {
-            self.join_failed(cx);
+        // The first round trip there is: the probes that follow go by it.
+        self.timing.measured(cx.now.since(joining.sent), cx.config);
+        match joining.phase {
+            Phase::Asked if ack.taken => cx.set_timer(Timer::Join, self.join_wait(cx)),
+            Phase::Asked => self.join_failed(cx),
+            _ => {}
         }
         true
     }
@@ -389,7 +405,7 @@ impl Pastry {
             LeafSet::partial(me, side, edge)
         });
         self.set_status(Status::Waiting, cx);
-        cx.set_timer(Timer::Join, self.timing.at_least(cx.config.join_timeout, 4, cx.config));
+        cx.set_timer(Timer::Join, self.join_wait(cx));
         let mut arc = leaves;
         let start = arc.first().map_or(from.id, |first| first.id);
         arc.push(from);
@@ -458,6 +474,7 @@ impl Pastry {
         self.joining = None;
         // Leaves that did not answer have left gaps.
         self.complete_leaf_set(cx);
+        self.start_looking(cx);
     }
 
     fn set_status_ready(&mut self, cx: &mut Ctx<'_>) {
@@ -471,9 +488,7 @@ impl Pastry {
         match self.joining.as_ref().map(|joining| &joining.phase) {
             Some(Phase::Pausing) => self.try_join(cx),
             // Probes end by themselves, each in its own time; a ring in turmoil may need more than one round.
-            Some(Phase::Probing) => {
-                cx.set_timer(Timer::Join, self.timing.at_least(cx.config.join_timeout, 4, cx.config))
-            }
+            Some(Phase::Probing) => cx.set_timer(Timer::Join, self.join_wait(cx)),
             Some(_) => self.join_failed(cx),
             None => {}
         }
@@ -664,6 +679,15 @@ impl Pastry {
     pub(super) fn help_next(&mut self, cx: &mut Ctx<'_>) {
         if let Some(helping) = self.helping.take() {
             helping.queue.into_iter().for_each(|routed| cx.out.route(routed));
+        }
+    }
+
+    /// The joiner that is helped is in the leaf set now, so the next one will be told of it. That it is ready takes several
+    /// round trips and the connections to all its leaves: where round trips are long, the last of a few waited for a minute.
+    pub(super) fn helped_is_here(&mut self, joiner: NodeId, cx: &mut Ctx<'_>) {
+        let helped = self.helping.as_ref().is_some_and(|helping| helping.joiner() == Some(joiner));
+        if helped && self.router.leaf_set().get(joiner).is_some() {
+            self.help_next(cx);
         }
     }
 

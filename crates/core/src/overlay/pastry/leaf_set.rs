@@ -8,6 +8,7 @@
 use alloc::vec::Vec;
 
 use crate::contact::Contact;
+use crate::dice::{Dice, SeededDice};
 use crate::id::{Closeness, Id, Key, NodeId};
 use crate::range::IdRange;
 
@@ -128,6 +129,26 @@ impl LeafSet {
     /// Says whether both sides are as long as they may be, or the whole ring is known.
     pub fn is_complete(&self) -> bool {
         self.whole || self.ring.len() == 2 * usize::from(self.side)
+    }
+
+    /// Returns a digest of the nodes that a member's leaf set has in common with this one if both are right, the two nodes
+    /// included: of a whole ring all, else all on the side of the member, and as many on the other as its set reaches.
+    /// Two nodes that compute the same have nothing to tell each other. `None` unless this set is complete.
+    pub fn digest(&self, me: Contact, peer: NodeId) -> Option<u32> {
+        if !self.is_complete() || self.get(peer).is_none() {
+            return None;
+        }
+        // A sum: the two nodes go through the same contacts from different ends.
+        let sum = |nodes: &mut dyn Iterator<Item = Contact>| nodes.map(digest_of).fold(0, u32::wrapping_add);
+        if self.whole {
+            return Some(sum(&mut self.ring.iter().copied().chain([me])));
+        }
+        let side = usize::from(self.side);
+        let (left, right) = match self.left().position(|leaf| leaf.id == peer) {
+            Some(at) => (side, side - at - 1),
+            None => (side - self.right().position(|leaf| leaf.id == peer)? - 1, side),
+        };
+        Some(sum(&mut self.left().take(left).chain(self.right().take(right)).chain([me])))
     }
 
     /// Declares that the members are the whole ring.
@@ -409,6 +430,12 @@ enum Place {
 /// The keys nearer to `id` than to either of two others. The middle belongs to the node before it.
 fn between(left: NodeId, id: NodeId, right: NodeId) -> IdRange {
     IdRange::arc(left.middle_to(id).plus(1), id.middle_to(right).plus(1))
+}
+
+/// Returns a number that hardly any other contact has.
+fn digest_of(contact: Contact) -> u32 {
+    let id = contact.id.value();
+    SeededDice::derive((id >> 64) as u64, id as u64 ^ u64::from(contact.incarnation)).roll() as u32
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use core::time::Duration;
 
 use super::join::own_join;
 use super::leaf_set::Source;
+use super::lease::FLANKS;
 use super::{AskFor, JoinReply, Pastry, SEEDS_MAX, What};
 use crate::config::{Metric, Safeguard};
 use crate::contact::{Contact, Proximity};
@@ -27,6 +28,9 @@ pub(super) struct Beside {
     pub(super) sent: u32,
     pub(super) told: Option<u32>,
 }
+
+/// How many nodes a node asks for those near it after a join.
+const LOOKS: u8 = 5;
 
 /// What a list of contacts costs on the wire, roughly, per entry and per message.
 const CONTACT_BYTES: u32 = 32;
@@ -56,7 +60,7 @@ impl Pastry {
             Timer::Heartbeat => cx.config.heartbeat,
             Timer::LeafExchange => cx.config.leaf_exchange,
             Timer::RowSwap => cx.config.row_swap,
-            Timer::Heal => cx.config.heal,
+            Timer::Heal => cx.config.heal * self.heal_pace(cx.now),
             _ => cx.config.neighbourhood_exchange,
         };
         let span = cx.dice.jitter(span);
@@ -74,12 +78,14 @@ impl Pastry {
         let sides = [leaf_set.left().next(), leaf_set.right().next()];
         for (at, neighbour) in sides.into_iter().enumerate() {
             let Some(neighbour) = neighbour else { continue };
+            let (renewed, version) = (self.renews_within(FLANKS[at], cx), self.router.versions().leaf_set);
             let beside = &mut self.beside[at];
             if beside.id != Some(neighbour.id) {
                 *beside = Beside { id: Some(neighbour.id), ..Beside::default() };
             }
+            let quiet = renewed && beside.told == Some(version);
             // A leaf probe, not a ping: it also says "I am your neighbour", so that a ring heals from either side.
-            if !core::mem::take(&mut beside.heard) {
+            if !core::mem::take(&mut beside.heard) && !quiet {
                 self.probe(neighbour, Why::WATCH.and(Why::LEAF), cx);
             }
         }
@@ -152,8 +158,38 @@ impl Pastry {
         if self.status != Status::Ready {
             return;
         }
-        self.schedule(Timer::Neighbourhood, cx);
-        self.exchange_neighbourhood(cx);
+        if !self.look_on(cx) {
+            self.schedule(Timer::Neighbourhood, cx);
+            self.exchange_neighbourhood(cx);
+        }
+    }
+
+    /// A node that has joined through any seed looks for those near it: it asks the nearest it knows, and a nearer one
+    /// again if that helped.
+    pub(super) fn start_looking(&mut self, cx: &mut Ctx<'_>) {
+        if cx.config.find_nearby && cx.config.join_first {
+            self.looking = Some((self.router.me().id, LOOKS));
+            // What the join has told of is still being measured.
+            cx.set_timer(
+                Timer::Neighbourhood,
+                self.timing.at_least(cx.config.probe_timeout_min, 1, cx.config),
+            );
+        }
+    }
+
+    /// Takes the next step of that search. Returns whether it goes on.
+    fn look_on(&mut self, cx: &mut Ctx<'_>) -> bool {
+        let Some((last, left)) = self.looking.take() else { return false };
+        let nearest = self.router.neighbourhood().entries().first().map(|nearest| nearest.contact);
+        let Some(nearest) = nearest.filter(|nearest| nearest.id != last && left > 0) else { return false };
+        self.looking = Some((nearest.id, left - 1));
+        cx.note(Note::NearerSeed);
+        for what in [What::Neighbourhood, What::Row(0)] {
+            self.ask(nearest, what, Vec::new(), AskFor::Upkeep, cx);
+        }
+        // The answers, and the answers of those they name.
+        cx.set_timer(Timer::Neighbourhood, self.timing.at_least(cx.config.probe_timeout_min, 2, cx.config));
+        true
     }
 
     /// The same at once, when a neighbour was lost.
@@ -184,8 +220,34 @@ const GONE_AT_ALL: Duration = Duration::from_secs(5400);
 const ASKED: Duration = Duration::from_secs(1);
 /// Older ones, and seeds, are asked at one turn in so many.
 const SELDOM: usize = 6;
+/// Nodes that share the work of asking: with more, each asks less often.
+const HEALERS: usize = 8;
+/// For how long a node asks as often as it can after a vanished peer has come back: the others of its part may be back, too.
+const RETURNED: Duration = Duration::from_secs(60);
 
 impl Pastry {
+    /// How many times as long as `heal` the pause between two turns is. One node that finds the other part is enough for
+    /// the rings to merge, so a part asks as often as [`HEALERS`] nodes would, however large it is.
+    fn heal_pace(&self, now: Time) -> u32 {
+        let returned = self.past.as_ref().and_then(|past| past.returned);
+        if returned.is_some_and(|at| now.since(at) < RETURNED) {
+            return 1;
+        }
+        u32::try_from(self.router.nodes().count() / HEALERS).unwrap_or(1).max(1)
+    }
+
+    /// A vanished peer is a leaf again, in the same life: a cut has ended, and this node looks for the others at once.
+    pub(super) fn on_return(&mut self, peer: Contact, cx: &mut Ctx<'_>) {
+        if self.gone().iter().any(|(gone, _)| *gone == peer) {
+            let past = self.past();
+            past.gone.retain(|(gone, _)| gone.id != peer.id);
+            past.returned = Some(cx.now);
+            if self.status == Status::Ready {
+                self.schedule(Timer::Heal, cx);
+            }
+        }
+    }
+
     /// Asks a vanished peer, or a seed, to route a join of ours. If it is in another ring, a stranger will answer, and
     /// the rings grow together from there.
     pub(super) fn on_heal(&mut self, cx: &mut Ctx<'_>) {

@@ -120,6 +120,8 @@ pub struct LeafProbe {
     pub seen: Option<u32>,
     /// The prober's own leaf set, when it wants to exchange rather than to introduce itself.
     pub leaves: Vec<Contact>,
+    /// Instead of the leaf set: a digest of what the receiver should have of it. See [`super::leaf_set::LeafSet::digest`].
+    pub digest: Option<u32>,
 }
 
 /// See [`Message::LeafReply`].

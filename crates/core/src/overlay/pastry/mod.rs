@@ -1,10 +1,11 @@
 //! Pastry: prefix routing over a ring, with leaf sets and proximity.
 //!
 //! This file owns the state and dispatches; [`router`] decides where messages go; `join` brings a node in and helps
-//! others in; `candidates` decides who enters the tables; `repair` deals with death and departure; `maintenance`
-//! keeps tables good in the background, within a traffic budget; `lease` decides who may deliver.
+//! others in; `candidates` decides who enters the tables; `exchange` compares leaf sets; `repair` deals with death and
+//! departure; `maintenance` keeps tables good in the background, within a traffic budget; `lease` decides who may deliver.
 
 mod candidates;
+mod exchange;
 mod join;
 pub mod leaf_set;
 mod lease;
@@ -61,6 +62,8 @@ pub struct Pastry {
     past: Option<Box<Past>>,
     joining: Option<Box<join::Joining>>,
     helping: Option<Box<join::Helping>>,
+    /// The search for nearby nodes after a join: whom it has asked last, and how many more it may ask.
+    looking: Option<(NodeId, u8)>,
     leases: Option<Box<lease::Leases>>,
     /// Whether this identity has never been part of a ring before: then no earlier life can have granted anything.
     first_life: bool,
@@ -76,6 +79,8 @@ struct Past {
     /// Peers that vanished and when, oldest first.
     gone: Vec<(Contact, Time)>,
     healing: Option<maintenance::Healing>,
+    /// When one of them was last found to be alive.
+    returned: Option<Time>,
     /// Who has said goodbye lately, and until when what it sent before may still arrive.
     departed: Vec<(Contact, Time)>,
     /// Until when something may be relied on that was granted before this node left the ring.
@@ -126,6 +131,7 @@ impl Pastry {
             past: None,
             joining: None,
             helping: None,
+            looking: None,
             leases: None,
             first_life: me.incarnation <= 1,
             had_peers: false,
@@ -328,75 +334,6 @@ impl Pastry {
         }
     }
 
-    fn send_probe(&mut self, peer: Contact, nonce: Nonce, why: Why, cx: &mut Ctx<'_>) {
-        if !why.has(Why::LEAF) {
-            return cx.send(peer, Body::Ping(nonce));
-        }
-        let version = self.router.versions().leaf_set;
-        let joining = self.joining.as_ref().and_then(|joining| joining.seen(peer.id));
-        let beside = self.beside.iter_mut().find(|beside| beside.id == Some(peer.id));
-        let seen = joining.map(|seen| seen.leaf_set).or(beside.as_ref().and_then(|beside| beside.seen));
-        // A joiner only introduces itself; a ready node exchanges, unless the neighbour has our leaves already.
-        let told = beside.is_some_and(|beside| {
-            beside.sent = version;
-            beside.told == Some(version)
-        });
-        let news = self.is_in_ring() && !told;
-        let leaves = if news { self.router.leaf_set().arc() } else { Vec::new() };
-        cx.send(peer, Body::Pastry(Message::LeafProbe(Box::new(LeafProbe { nonce, seen, leaves }))));
-    }
-
-    fn handle_leaf_probe(&mut self, from: Contact, probe: LeafProbe, cx: &mut Ctx<'_>) {
-        if self.status == Status::Isolated {
-            self.end_isolation(cx);
-        }
-        if !self.is_member() {
-            return cx.refuse(Refusal::NotJoined);
-        }
-        let before = self.router.versions().leaf_set;
-        // Before the answer: whoever has our answer can rely on being in our leaf set.
-        let source = self.router.leaf_set().side_of(from.id, from.id, &probe.leaves);
-        self.admit(from, Proximity::UNKNOWN, source, cx);
-        let reply = LeafReply {
-            nonce: probe.nonce,
-            version: self.router.versions().leaf_set,
-            leaves: (probe.seen != Some(before)).then(|| self.router.leaf_set().arc()),
-        };
-        cx.send(from, Body::Pastry(Message::LeafReply(Box::new(reply))));
-        self.become_ready(cx);
-        self.consider_leaves(from, probe.leaves, Why::VET, cx);
-    }
-
-    fn handle_leaf_reply(&mut self, from: Contact, reply: LeafReply, cx: &mut Ctx<'_>) {
-        let nonce = match self.prober.open_nonce(from.id) {
-            Some(open) if !cx.config.rule(Safeguard::SolicitedOnly) => open,
-            _ => reply.nonce,
-        };
-        let Some(answered) = self.prober.answer(from.id, nonce, true, cx) else {
-            return cx.refuse(Refusal::Unsolicited);
-        };
-        self.on_alive(answered.cleared, from, cx);
-        if let Some(beside) = self.beside.iter_mut().find(|beside| beside.id == Some(from.id)) {
-            (beside.seen, beside.told) = (Some(reply.version), Some(beside.sent));
-        }
-        let proximity = self.measured(from, answered.rtt, cx);
-        let leaves = reply.leaves.unwrap_or_default();
-        let source = match answered.why {
-            why if why.has(Why::SEEK) && self.seek_on(from, why, &leaves, cx) => Source::Elsewhere,
-            why if why.has(Why::LEFT) => Source::Left,
-            why if why.has(Why::RIGHT) => Source::Right,
-            _ => Source::Leaf,
-        };
-        self.admit_for(from, proximity, source, answered.why, cx);
-        if !leaves.is_empty() {
-            self.router.leaf_set_mut().close(from.id, &leaves);
-            self.report_range(cx);
-            self.consider_leaves(from, leaves, answered.why.only(Why::JOIN), cx);
-        }
-        self.continue_join(cx);
-        self.continue_verifying(cx);
-    }
-
     fn handle_pong(&mut self, from: Contact, nonce: Nonce, cx: &mut Ctx<'_>) {
         let Some(answered) = self.prober.answer(from.id, nonce, false, cx) else {
             if !self.prober.relayed(from.id, nonce, cx) {
@@ -467,7 +404,8 @@ impl Overlay for Pastry {
             Status::Ready if suspects.is_empty() && avoid.is_empty() && ignore.is_none() => {
                 self.router.next_hop(key, stage)
             }
-            Status::Ready => {
+            // Joins do not depend on leases: all leaves know this node, so it can help while its own are on their way.
+            status if status == Status::Ready || status == Status::Ok && ignore.is_some() => {
                 let avoid = |id: NodeId| avoid.contains(&id) || suspects.binary_search(&id).is_ok();
                 self.router.next_hop_except(key, stage, &avoid, ignore)
             }

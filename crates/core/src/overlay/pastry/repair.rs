@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use super::leaf_set::Source;
 use super::lease::FLANKS;
@@ -34,6 +35,11 @@ impl Pastry {
         let due = prober.due(|peer| self.patience(peer, now, config), cx);
         self.prober = prober;
         for (peer, nonce, why, last) in due.again {
+            // A candidate that is silent is not tried again: if it is alive, it will be heard of again.
+            if why == Why::VET && self.router.get(peer.id).is_none() {
+                self.prober.forget(peer.id);
+                continue;
+            }
             self.send_probe(peer, nonce, why, cx);
             // Only a leaf's death changes who answers for what. Whoever else does not answer us is of no use to us.
             if last && why.has(Why::WATCH) && self.router.leaf_set().get(peer.id).is_some() {
@@ -292,6 +298,12 @@ impl Pastry {
         departed.iter().any(|(other, until)| {
             other.id == peer.id && other.incarnation >= peer.incarnation && now < *until
         })
+    }
+
+    /// Says whether our own probes have found a peer dead lately, in this life.
+    pub(super) fn died_within(&self, span: Duration, peer: Contact, now: Time) -> bool {
+        let lately = self.gone().iter().rev().take_while(|(_, at)| now < at.after(span));
+        lately.into_iter().any(|(gone, _)| *gone == peer)
     }
 
     pub(super) fn start_leaving(&mut self, request: RequestId, cx: &mut Ctx<'_>) {

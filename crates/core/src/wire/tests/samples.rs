@@ -211,12 +211,29 @@ pub(super) fn samples_of(kind: BodyKind) -> Vec<Body> {
             Message::JoinRefused { nonce: u32::MAX, reason: JoinRefusal::IdTaken },
         ]),
         BodyKind::LeafProbe => pastry(vec![
-            Message::LeafProbe(Box::new(LeafProbe { nonce: 0, seen: None, leaves: Vec::new() })),
-            Message::LeafProbe(Box::new(LeafProbe { nonce: 1, seen: Some(0), leaves: vec![two()] })),
+            Message::LeafProbe(Box::new(LeafProbe {
+                nonce: 0,
+                seen: None,
+                leaves: Vec::new(),
+                digest: None,
+            })),
+            Message::LeafProbe(Box::new(LeafProbe {
+                nonce: 1,
+                seen: Some(0),
+                leaves: vec![two()],
+                digest: None,
+            })),
             Message::LeafProbe(Box::new(LeafProbe {
                 nonce: u32::MAX,
                 seen: Some(u32::MAX),
                 leaves: everybody(),
+                digest: None,
+            })),
+            Message::LeafProbe(Box::new(LeafProbe {
+                nonce: 2,
+                seen: None,
+                leaves: Vec::new(),
+                digest: Some(u32::MAX),
             })),
         ]),
         BodyKind::LeafReply => pastry(vec![

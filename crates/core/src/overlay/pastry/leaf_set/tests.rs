@@ -298,3 +298,33 @@ fn a_neighbours_leaf_set_says_which_side_its_members_are_on() {
     assert_eq!(set.right().next_back(), Some(far));
     set.check_invariants();
 }
+
+#[test]
+fn two_nodes_with_right_leaf_sets_have_the_same_digest() {
+    let ring: Vec<u128> = (0..20).map(|n| n * 1000 + n * n).collect();
+    let set = |me: usize, nodes: &[u128]| {
+        let others: Vec<u128> = nodes.iter().copied().filter(|id| *id != ring[me]).collect();
+        leaf_set(ring[me], 4, &others)
+    };
+    let digest = |me: usize, peer: usize, nodes: &[u128]| {
+        set(me, nodes).digest(contact(ring[me]), Id::new(ring[peer]))
+    };
+    for (me, ahead) in (0..20).flat_map(|me| (1..=4).map(move |ahead| (me, ahead))) {
+        let peer = (me + ahead) % 20;
+        assert!(digest(me, peer, &ring).is_some());
+        assert_eq!(digest(me, peer, &ring), digest(peer, me, &ring));
+        // One that only one of them has makes a difference wherever both would have it, and nowhere else.
+        for missing in (0..20).filter(|missing| ![me, peer].contains(missing)) {
+            let rest: Vec<u128> = ring.iter().copied().filter(|id| *id != ring[missing]).collect();
+            let both = set(me, &ring).get(Id::new(ring[missing])).is_some()
+                && set(peer, &ring).get(Id::new(ring[missing])).is_some();
+            assert_eq!(digest(me, peer, &rest) != digest(peer, me, &ring), both, "{me} {peer} {missing}");
+        }
+    }
+    assert_eq!(digest(0, 10, &ring), None, "not a leaf");
+    // A whole ring, and one that has lost a leaf.
+    assert_eq!(digest(0, 1, &ring[..5]), digest(1, 0, &ring[..5]));
+    let mut set = set(0, &ring);
+    set.remove(Id::new(ring[1]));
+    assert_eq!(set.digest(contact(ring[0]), Id::new(ring[2])), None);
+}

@@ -11,7 +11,7 @@ use crate::id::NodeId;
 use crate::message::Body;
 use crate::overlay::Status;
 use crate::overlay::pastry::leaf_set::Source;
-use crate::overlay::pastry::{LeaseRecall, LeaseReply, LeaseRequest, Message, Pastry};
+use crate::overlay::pastry::{Flank, LeaseRecall, LeaseReply, LeaseRequest, Message, Pastry};
 use crate::overlay::probe::Why;
 
 /// Refusals in a row that are told apart.
@@ -98,6 +98,15 @@ impl Pastry {
             cx.send(neighbour, Body::Pastry(Message::LeaseRequest(Box::new(request))));
         }
         self.arm_leases(cx);
+    }
+
+    /// Says whether the neighbour on this side is asked to renew our lease often enough to notice its silence as soon as
+    /// heartbeats would: they notice it at the second one.
+    pub(in crate::overlay::pastry) fn renews_within(&self, flank: Flank, cx: &Ctx<'_>) -> bool {
+        let held = self.leases.as_ref().and_then(|leases| leases.held[flank as usize]);
+        let neighbour = self.neighbour(flank).map(|neighbour| neighbour.id);
+        held.is_some_and(|held| Some(held.from) == neighbour && cx.now < held.until)
+            && cx.config.lease / 3 <= cx.config.heartbeat * 2
     }
 
     /// The grantor of a lease has been asked by somebody nearer.
