@@ -68,6 +68,11 @@ impl Timing {
         usual.max(self.slow())
     }
 
+    /// Returns how many times as long as `usual` answers may take: as many more may be under way.
+    pub fn times(&self, usual: Duration) -> usize {
+        usize::try_from(self.stretch(usual).as_micros() / usual.as_micros().max(1)).unwrap_or(1)
+    }
+
     /// Returns the longest round trip of late and half of it more.
     fn slow(&self) -> Duration {
         half_more(Duration::from_micros(self.slowest.into()))

@@ -35,8 +35,10 @@ const UNMET: Duration = Duration::from_secs(30);
 const ALL_PROOFS: Duration = Duration::from_secs(3);
 /// How often members that are down are asked whether they are back.
 const LOOK: Duration = Duration::from_secs(2);
-/// Views that one node begins to change at the same time: whoever waits for one of many nodes that change is not to feel it.
+/// Views that one node begins to change at the same time, so that clients do not feel it; with round trips longer than [`NEAR`],
+/// more by as much.
 const MOVING: usize = 32;
+const NEAR: Duration = Duration::from_millis(10);
 /// How long a view counts as one of them while its newcomer fetches the records.
 const FETCHING: Duration = Duration::from_millis(200);
 /// Slots looked for at the same time, and nodes.
@@ -67,11 +69,12 @@ impl Store {
         }
         let numbers: Vec<u32> = self.unsettled.iter().copied().collect();
         let unfit = self.unfit();
+        let most = MOVING * ring.timing().times(NEAR);
         let mut moving = numbers.iter().filter(|number| self.is_moving(**number, cx.now)).count();
         for number in numbers {
             let begun =
                 self.slots.get(&number).is_some_and(|slot| slot.learner.is_some() || slot.round.is_some());
-            if !begun && moving >= MOVING && !self.urgent.contains(&number) {
+            if !begun && moving >= most && !self.urgent.contains(&number) {
                 continue;
             }
             if !self.tend_slot(number, &unfit, ring, cx) {
