@@ -231,7 +231,7 @@ impl Node {
                 let ready = Overlay::status(&self.overlay) == Status::Ready;
                 let wait = match &mut self.store {
                     // What this node holds is handed over first.
-                    Some(store) if ready => !store.leave(request, &self.overlay, cx),
+                    Some(store) if ready || store.is_leaving() => !store.leave(request, &self.overlay, cx),
                     _ => false,
                 };
                 if !wait {

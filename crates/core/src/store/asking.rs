@@ -247,7 +247,7 @@ impl Store {
         cx: &mut Ctx<'_>,
     ) -> bool {
         if let Some(seeking) = self.seeking.remove(&number) {
-            self.sought(number, seeking, root, cx);
+            self.sought(number, seeking, root, ring, cx);
             self.finish(ring, cx);
             return true;
         }

@@ -142,6 +142,7 @@ impl Store {
             settled: Vec::new(),
             next: None,
             accepted: Vec::new(),
+            begun: cx.now,
             again: cx.now.after(AGAIN),
         }));
         let members = slot.view.members.clone();

@@ -327,7 +327,8 @@ impl Store {
         }
         self.raise(reading.hybrid, cx);
         self.on_retired(&reading.retired, ring, cx);
-        if reading.leaving && !core::mem::replace(&mut self.peer(from).leaving, true) {
+        let is_now = from.incarnation >= self.peer(from).contact.incarnation;
+        if reading.leaving && is_now && !core::mem::replace(&mut self.peer(from).leaving, true) {
             // What was asked before may be answered with what was true before.
             self.peer(from).questions.clear();
             self.restless = true;

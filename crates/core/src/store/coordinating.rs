@@ -283,7 +283,7 @@ impl Store {
         id: u32,
         cell: Cell,
         record: Record,
-        set: Option<Version>,
+        set: Option<(u64, Option<Version>)>,
         then: Then,
         held: Option<Record>,
         ring: &dyn Routes,
@@ -431,7 +431,9 @@ impl Store {
                 .enumerate()
                 .map(|(at, item)| {
                     let record = Shared(item.record.bytes().clone());
-                    (at as u8, Step::Accept { cell: item.cell.clone(), record, set: item.set })
+                    let (set, agreed) =
+                        (item.set.map(|(set, _)| set), item.set.and_then(|(_, agreed)| agreed));
+                    (at as u8, Step::Accept { cell: item.cell.clone(), record, set, agreed })
                 })
                 .collect(),
             Stage::Preparing { cell, ballot, .. } => {

@@ -75,6 +75,11 @@ impl Store {
         self.leaving.take().map(|leaving| leaving.request)
     }
 
+    /// Says whether it waits for its slots to be held by others.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.is_some()
+    }
+
     /// Says whether this node is about to leave, or leaves.
     pub(super) fn wants_to_leave(&self, ring: &dyn Routes) -> bool {
         self.leaving.is_some() || ring.status() == Status::Leaving

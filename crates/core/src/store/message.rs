@@ -345,9 +345,12 @@ pub enum Step {
         /// The record.
         #[n(1)]
         record: Shared,
-        /// For a value of a set: the key must hold the set that was agreed on under this ballot.
+        /// For a value of a set: the key must hold the set of this number.
         #[n(2)]
-        set: Option<Version>,
+        set: Option<u64>,
+        /// And it must have been agreed on under this ballot.
+        #[n(3)]
+        agreed: Option<Version>,
     },
     /// Promise to take nothing lower than this, and tell what is there.
     #[n(1)]

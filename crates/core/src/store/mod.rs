@@ -197,7 +197,7 @@ struct Peer {
     unreached: bool,
     /// Wants out.
     leaving: bool,
-    /// Whether it has answered since this node said that it wants out.
+    /// Whether it has answered, in this life, since this node said that it wants out.
     knows_leaving: bool,
     /// Said it would be back until then.
     pausing: Option<Time>,
@@ -499,7 +499,7 @@ impl Store {
         };
         let peer = self.peers.entry(contact.id).or_insert(fresh);
         if contact.incarnation > peer.contact.incarnation {
-            (peer.leaving, peer.pausing) = (false, None);
+            (peer.leaving, peer.knows_leaving, peer.pausing) = (false, false, None);
             self.restless = true;
         }
         if contact.incarnation >= peer.contact.incarnation {

@@ -80,8 +80,8 @@ type Records = Vec<(Cell, Record)>;
 pub(super) struct Writing {
     pub(super) cell: Cell,
     pub(super) record: Record,
-    /// The ballot under which the set it goes into was agreed on.
-    pub(super) set: Option<Version>,
+    /// The set that members must hold, and the ballot it was agreed on under if that matters.
+    pub(super) set: Option<(u64, Option<Version>)>,
     pub(super) have: u16,
     pub(super) refused: u16,
     /// This node was asked itself: its answer comes when its disk has synced.

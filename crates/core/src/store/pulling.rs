@@ -370,7 +370,12 @@ impl Store {
         if why == Why::Sweep {
             // As any other write: it counts only if nothing greater was taken or promised.
             let epoch = self.slots.get(&number).map_or(0, |slot| slot.view.epoch);
-            let step = Step::Accept { cell: cell.clone(), record: Shared(record.bytes().clone()), set: None };
+            let step = Step::Accept {
+                cell: cell.clone(),
+                record: Shared(record.bytes().clone()),
+                set: None,
+                agreed: None,
+            };
             let room = core::mem::replace(&mut self.room, true);
             let _ = self.perform(number, epoch, &step, cx);
             self.room = room;

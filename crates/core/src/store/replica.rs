@@ -116,7 +116,9 @@ impl Store {
             false => 0,
         };
         match step {
-            Step::Accept { record, set, .. } => self.accept(number, cell, (record, *set), held, store, cx),
+            Step::Accept { record, set, agreed, .. } => {
+                self.accept(number, cell, (record, set.map(|set| (set, *agreed))), held, store, cx)
+            }
             Step::Prepare { ballot, .. } => self.prepare(number, cell, *ballot, held, cx),
             Step::Read { known, brief, .. } => {
                 let rank = held.as_ref().map_or(Rank::default(), Record::rank);
@@ -161,7 +163,7 @@ impl Store {
         &mut self,
         number: u32,
         cell: &Cell,
-        (record, set): (&Shared, Option<Version>),
+        (record, set): (&Shared, Option<(u64, Option<Version>)>),
         held: Option<Record>,
         store: bool,
         cx: &mut Ctx<'_>,
@@ -172,16 +174,18 @@ impl Store {
         }
         let sync = cx.config.rule(Safeguard::SyncFirst);
         let mut unsynced = self.unsynced.get(cell).copied();
-        if let Some(set) = set {
+        if let Some((set, agreed)) = set {
             let Some(name) = cell.name() else { return (Verdict::Malformed, 0) };
             let head_cell = Cell::of(&name);
             let Ok(head) = self.held(&head_cell, cx) else {
                 self.doubt(number, cx);
                 return (Verdict::NotReady, 0);
             };
-            // Not only the same set: a quorum that has both the value and the ballot is what a delete from before can not
-            // get past.
-            if !head.as_ref().is_some_and(|head| head.kind() == Kind::Set && head.ballot() == set) {
+            // What is added must not only be in the same set: a quorum that has both the value and the ballot is what a delete
+            // from before can not get past.
+            let is_it = |head: &Record| head.kind() == Kind::Set && head.set() == set;
+            let is_agreed = |head: &Record| agreed.is_none_or(|ballot| head.ballot() == ballot);
+            if !head.as_ref().is_some_and(|head| is_it(head) && is_agreed(head)) {
                 return (Verdict::OtherSet(head.map(|head| Shared(head.bytes().clone()))), 0);
             }
             unsynced = unsynced.max(self.unsynced.get(&head_cell).copied());
@@ -191,7 +195,8 @@ impl Store {
             return (Verdict::Taken, if sync { unsynced.unwrap_or(0) } else { 0 });
         }
         // Not before it is clear that the record is not there already: it may be asked for twice.
-        if !self.room && !record.is_tombstone() {
+        let same = |held: &Record| held.version() == record.version() && held.kind() == record.kind();
+        if !self.room && !record.is_tombstone() && !held.as_ref().is_some_and(same) {
             return (Verdict::NoSpace, 0);
         }
         let promised = self.promise(number, cell, cx);

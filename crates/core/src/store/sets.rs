@@ -81,7 +81,7 @@ impl Store {
             _ => (Record::make(&cell, Kind::MemberGone, version, origin, 0, &value), there),
         };
         let then = Then::Changed { created, number: None, ballot: false };
-        self.write_plain(id, cell, record, Some(agreed), then, held, ring, cx);
+        self.write_plain(id, cell, record, Some((set, adds.then_some(agreed))), then, held, ring, cx);
     }
 
     /// A member has another record for the key of a set.
@@ -97,19 +97,11 @@ impl Store {
         let (number, epoch, attempt) = (op.slot, op.epoch, op.attempt);
         let cell = Cell::of(&op.ask.name);
         let Stage::Writing { items, .. } = &op.stage else { return };
-        let Some((set, asked)) = items.first().and_then(|item| Some((item.record.set(), item.set?))) else {
-            return;
-        };
+        let Some((set, asked)) = items.first().and_then(|item| item.set) else { return };
         let theirs = head.and_then(|bytes| Record::read(&cell, &bytes.0).ok());
         let Ok(Some(mine)) = self.held(&cell, cx) else { return };
+        let rank = theirs.as_ref().map(Record::rank).unwrap_or_default();
         let later = theirs.filter(|theirs| theirs.rank() > mine.rank());
-        if later.is_none() && asked == mine.ballot() {
-            // It has missed the set, or that it was agreed on once more.
-            let nonce = nonce(id, attempt, HEAD);
-            let step = Step::Accept { cell, record: Shared(mine.bytes().clone()), set: None };
-            self.send(from, Message::Do { nonce, slot: number, epoch, step }, ring, cx);
-            return;
-        }
         let newest = later.as_ref().unwrap_or(&mine);
         if newest.kind() != Kind::Set || newest.set() != set {
             // We have missed that the set is gone, and taken the value ourselves. It may have been seen since: nobody may
@@ -117,16 +109,27 @@ impl Store {
             let trouble = self.too_few(id, Happened::Unknown);
             return self.fail(id, trouble, ring, cx);
         }
-        // We have missed that it was agreed on once more: that ballot is what members must have, this one first.
         let agreed = newest.ballot();
+        if asked.is_none_or(|asked| asked == agreed) {
+            if rank < mine.rank() {
+                // It has missed the set, or that it was agreed on once more.
+                let nonce = nonce(id, attempt, HEAD);
+                let record = Shared(mine.bytes().clone());
+                let step = Step::Accept { cell, record, set: None, agreed: None };
+                self.send(from, Message::Do { nonce, slot: number, epoch, step }, ring, cx);
+            }
+            return;
+        }
+        // We have missed that it was agreed on once more: that ballot is what members must have, this one first.
         if let Some(later) = later {
-            let step = Step::Accept { cell, record: Shared(later.bytes().clone()), set: None };
+            let record = Shared(later.bytes().clone());
+            let step = Step::Accept { cell, record, set: None, agreed: None };
             if self.perform(number, epoch, &step, cx).0 != Verdict::Taken {
                 return;
             }
         }
         if let Some(Stage::Writing { items, .. }) = self.ops.get_mut(&id).map(|op| &mut op.stage) {
-            items.iter_mut().for_each(|item| item.set = Some(agreed));
+            items.iter_mut().for_each(|item| item.set = Some((set, Some(agreed))));
         }
         self.begin_again(id, ring, cx);
     }

@@ -39,8 +39,8 @@ const LOOK: Duration = Duration::from_secs(2);
 /// more by as much.
 const MOVING: usize = 32;
 const NEAR: Duration = Duration::from_millis(10);
-/// How long a view counts as one of them while its newcomer fetches the records.
-const FETCHING: Duration = Duration::from_millis(200);
+/// How long a view counts as one of them: a newcomer that is slow or silent holds no others up.
+const BEGUN: Duration = Duration::from_millis(200);
 /// Slots looked for at the same time, and nodes.
 const SEEKING: usize = 16;
 /// How long a lookup is waited for.
@@ -95,12 +95,12 @@ impl Store {
         }
     }
 
-    /// Says whether the view of a slot is being changed, or its newcomer was told so a moment ago.
+    /// Says whether the view of a slot has just begun to change.
     fn is_moving(&self, number: u32, now: Time) -> bool {
-        let told = |learner: &Learner| now.since(learner.told) < FETCHING;
-        self.slots
-            .get(&number)
-            .is_some_and(|slot| slot.round.is_some() || slot.learner.as_ref().is_some_and(told))
+        let Some(slot) = self.slots.get(&number) else { return false };
+        let learner = slot.learner.map(|learner| learner.begun);
+        let begun = slot.round.as_ref().map(|round| round.begun).max(learner);
+        begun.is_some_and(|begun| now.since(begun) < BEGUN)
     }
 
     /// Tells nodes beside this one that there is a store here, and which disk it has: they count on it from then on, and
@@ -302,7 +302,7 @@ impl Store {
             _ => {
                 let (view, urgent) = (slot.view.clone(), self.urgent.contains(&number));
                 if let Some(slot) = self.slots.get_mut(&number) {
-                    slot.learner = Some(Learner { id: newcomer, learnt: None, told: cx.now });
+                    slot.learner = Some(Learner::new(newcomer, slot.learner, false, cx.now));
                 }
                 self.word(newcomer, number, Word::Learn { view, urgent });
             }
@@ -358,13 +358,21 @@ impl Store {
             return true;
         }
         match slot.learner.map(|learner| (learner, learner.born(cx.now))) {
-            Some((Learner { id, .. }, Some(born))) if slot.view.place(id).is_none() => {
+            Some((Learner { id, stands_in, .. }, Some(born))) if slot.view.place(id).is_none() => {
                 // One ballot, as for members that are near: a view with one more would need one vote more (chaos seed 500712).
                 let goes = |member: &&Member| {
                     (self.is_gone(member), self.wants_out(member.id, ring), ring.rank(middle, member.id))
                 };
                 let full = members.len() >= usize::from(cx.config.replicas).max(1);
                 let goes = members.iter().max_by_key(goes).filter(|_| full).copied();
+                let has_place = |member: Member| !self.is_gone(&member) && !self.wants_out(member.id, ring);
+                if stands_in && goes.is_some_and(has_place) {
+                    // Another one was faster.
+                    if let Some(slot) = self.slots.get_mut(&number) {
+                        slot.learner = None;
+                    }
+                    return true;
+                }
                 let mut wish: Vec<Member> =
                     members.iter().filter(|member| Some(**member) != goes).copied().collect();
                 wish.push(Member { id, born });
@@ -399,7 +407,14 @@ impl Store {
     }
 
     /// Whoever answers for what was looked up was found, or not.
-    pub(super) fn sought(&mut self, serial: u32, seeking: Seeking, root: Option<Contact>, cx: &mut Ctx<'_>) {
+    pub(super) fn sought(
+        &mut self,
+        serial: u32,
+        seeking: Seeking,
+        root: Option<Contact>,
+        ring: &dyn Routes,
+        cx: &mut Ctx<'_>,
+    ) {
         let number = match seeking.what {
             Sought::Slot(number) => number,
             Sought::Node(id) => {
@@ -422,10 +437,13 @@ impl Store {
             return;
         }
         let view = slot.view.clone();
-        let Some(root) = self.stand_in(root, number, &view, cx) else { return };
+        let member = self.stand_in(root, number, &view, ring, cx);
+        let learner = member.unwrap_or(root);
         if let Some(slot) = self.slots.get_mut(&number) {
-            slot.learner = Some(Learner { id: root.id, learnt: None, told: cx.now });
+            slot.learner = Some(Learner::new(learner.id, slot.learner, learner.id != root.id, cx.now));
         }
+        // Looked at again when it leaves, or somebody does.
+        let Some(root) = member else { return };
         self.peer(root);
         let urgent = self.urgent.contains(&number);
         self.word(root.id, number, Word::Learn { view, urgent });
@@ -433,7 +451,14 @@ impl Store {
 
     /// Returns whoever is to become a member: the node that answers for a slot or, if that one leaves, the next that stays, so
     /// that members which leave, too, need not wait for it (chaos seed 9000162). None if there is no need to.
-    fn stand_in(&self, root: Contact, number: u32, view: &View, cx: &Ctx<'_>) -> Option<Contact> {
+    fn stand_in(
+        &self,
+        root: Contact,
+        number: u32,
+        view: &View,
+        ring: &dyn Routes,
+        cx: &Ctx<'_>,
+    ) -> Option<Contact> {
         let leaves = |id: NodeId| self.peers.get(&id).is_some_and(|peer| peer.leaving);
         if !leaves(root.id) {
             return Some(root);
@@ -445,10 +470,11 @@ impl Store {
         }
         let fits = |peer: &&Peer| {
             let stays = peer.has_store && peer.down.is_none() && !peer.leaving && !peer.full;
+            let stays = stays && !peer.silent && !peer.unreached;
             stays && view.place(peer.contact.id).is_none() && !self.retired.contains(&peer.contact.id)
         };
         let middle = Cut::of(cx.config.slots).middle(number);
-        let next = self.peers.values().filter(fits).min_by_key(|peer| middle.clockwise_to(peer.contact.id));
+        let next = self.peers.values().filter(fits).min_by_key(|peer| ring.rank(middle, peer.contact.id));
         Some(next.map_or(root, |peer| peer.contact))
     }
 

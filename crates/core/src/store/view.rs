@@ -151,12 +151,22 @@ pub(crate) struct Learner {
     /// Its disk, once it has the records, and when it said so.
     pub(crate) learnt: Option<(u32, Time)>,
     pub(crate) told: Time,
+    /// When it was told first.
+    pub(crate) begun: Time,
+    /// Whether it takes the place of a node that leaves.
+    pub(crate) stands_in: bool,
 }
 
 /// For how long it counts that a node said it has the records: it may have left since, or died.
 pub(super) const LEARNT: Duration = Duration::from_secs(3);
 
 impl Learner {
+    /// Begins with a node. `before` is whoever was to become a member until now.
+    pub(crate) fn new(id: NodeId, before: Option<Learner>, stands_in: bool, now: Time) -> Learner {
+        let begun = before.filter(|before| before.id == id).map_or(now, |before| before.begun);
+        Learner { id, learnt: None, told: now, begun, stands_in }
+    }
+
     /// Returns its disk, if it has the records and said so just now.
     pub(crate) fn born(&self, now: Time) -> Option<u32> {
         self.learnt.filter(|(_, at)| now.since(*at) < LEARNT).map(|(born, _)| born)
@@ -181,6 +191,7 @@ pub(crate) struct Round {
     pub(crate) next: Option<Next>,
     pub(crate) accepted: Vec<NodeId>,
     pub(crate) again: Time,
+    pub(crate) begun: Time,
 }
 
 impl Slot {

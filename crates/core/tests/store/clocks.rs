@@ -186,7 +186,8 @@ fn accept_far_ahead(settings: Settings) -> bool {
     let origin = Origin { node: cluster.places[0].contact.id, serial: 1 };
     let now = WALL + cluster.now.micros() / 1000;
     let record = Record::make(&cell, Kind::Value, Version::at(now + 25_000), origin, 0, b"v");
-    let step = Step::Accept { cell: cell.clone(), record: Shared(record.bytes().clone()), set: None };
+    let step =
+        Step::Accept { cell: cell.clone(), record: Shared(record.bytes().clone()), set: None, agreed: None };
     let message = Message::Do { nonce: 7, slot, epoch, step };
     let body = Body::Store(Box::new(Packet { message, contacts: Vec::new() }));
     let from = cluster.places[0].contact;

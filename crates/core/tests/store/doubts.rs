@@ -90,7 +90,7 @@ fn record(cluster: &Cluster, version: Version, value: &str) -> Record {
 
 fn accept(cluster: &mut Cluster, node: usize, from: usize, record: &Record) -> Verdict {
     let record = Shared(record.bytes().clone());
-    ask(cluster, node, from, Step::Accept { cell: cell(), record, set: None })
+    ask(cluster, node, from, Step::Accept { cell: cell(), record, set: None, agreed: None })
 }
 
 /// A version some milliseconds from now.
@@ -228,7 +228,7 @@ fn two_of_three_abstain(restart: Option<Duration>) {
         let origin = Origin { node: cluster.places[0].contact.id, serial: 9 };
         let record = Record::make(&cell, Kind::Value, ballot, origin, 0, b"lost");
         let record = Shared(record.bytes().clone());
-        let step = Step::Accept { cell: cell.clone(), record, set: None };
+        let step = Step::Accept { cell: cell.clone(), record, set: None, agreed: None };
         assert_eq!(ask(&mut cluster, node, 0, step), Verdict::Taken);
         cluster.damage(node, key);
     }

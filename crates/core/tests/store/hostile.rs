@@ -134,7 +134,8 @@ impl Liar {
             0 => Step::Accept {
                 record: self.record(&cell),
                 cell,
-                set: [None, Some(Version(7))][self.below(2) as usize],
+                set: [None, Some(7)][self.below(2) as usize],
+                agreed: [None, Some(Version(7))][self.below(2) as usize],
             },
             1 => Step::Prepare { cell, ballot: self.version() },
             2 => Step::Read { cell, known: Rank::default(), brief: self.below(2) == 0 },

@@ -107,8 +107,13 @@ fn steps() -> Vec<Message> {
     let member = Cell::member(&name(), Digest([9; 16]));
     let rank = Rank { ballot: END, set: u64::MAX, sum: Sum(u128::MAX) };
     let steps = [
-        Step::Accept { cell: cell.clone(), record, set: None },
-        Step::Accept { cell: member, record: Shared(Vec::new().into()), set: Some(Version(u64::MAX)) },
+        Step::Accept { cell: cell.clone(), record, set: None, agreed: None },
+        Step::Accept {
+            cell: member,
+            record: Shared(Vec::new().into()),
+            set: Some(u64::MAX),
+            agreed: Some(END),
+        },
         Step::Prepare { cell: cell.clone(), ballot: END },
         Step::Read { cell: cell.clone(), known: rank, brief: true },
         Step::List { cell: cell.clone(), known: Sum(1), after: Some(cell.clone()) },
