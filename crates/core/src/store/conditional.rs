@@ -121,6 +121,9 @@ impl Store {
         let times = Times { now: self.time(cx), at: op.at };
         let made = make(&op.ask.action, highest.as_ref(), (op.version, ballot), times);
         let (origin, quorum, asked) = (op.origin, heard.len(), op.version);
+        // What this operation proposed before may be with a member that was not heard now: it must not be told that it failed and
+        // then be found there (chaos seed 11000216).
+        let open = op.proposed.is_some();
         let add = matches!(op.ask.action, Action::Add { .. });
         let again = matches!(op.ask.action, Action::Add { .. } | Action::Remove { .. } | Action::Members);
         match (made, highest) {
@@ -138,7 +141,7 @@ impl Store {
                 self.propose(id, cell, record, then, ring, cx);
             }
             // Nothing changes; but what is told must be what everybody will see from now on.
-            (made, Some(record)) if !agreed || (add && is_stale(&record, asked, cx)) => {
+            (made, Some(record)) if !agreed || open || (add && is_stale(&record, asked, cx)) => {
                 let record = record.again(&cell, ballot);
                 let then = match made {
                     Made::Trouble(trouble) => Then::Fail(trouble),
