@@ -37,7 +37,7 @@ const ALL_PROOFS: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_secs(2);
 /// Views that one node begins to change at the same time, so that clients do not feel it; with round trips longer than [`NEAR`],
 /// more by as much.
-const MOVING: usize = 32;
+const MOVING: usize = 16;
 const NEAR: Duration = Duration::from_millis(10);
 /// How long a view counts as one of them: a newcomer that is slow or silent holds no others up.
 const BEGUN: Duration = Duration::from_millis(200);

@@ -2,7 +2,13 @@
 
 use std::time::Duration;
 
+use kringle_core::edge::Input;
+use kringle_core::message::Body;
+use kringle_core::records::{Records, Space};
+use kringle_core::store::Store;
+use kringle_core::store::message::{Message, Packet, Step, Verdict};
 use kringle_core::store::op::{Action, Change, Condition, Found, Level, Trouble};
+use kringle_core::store::record::Cell;
 use kringle_core::store::version::Version;
 
 use crate::cluster::*;
@@ -131,6 +137,81 @@ fn a_time_to_live_ends() {
     assert_eq!(cluster.members(1, "s"), ["m", "n"]);
     cluster.run(Duration::from_millis(1100));
     assert_eq!(cluster.members(1, "s"), ["n"]);
+}
+
+/// Says what a member answered a coordinator.
+fn verdict(body: &Body) -> Option<&Verdict> {
+    match body {
+        Body::Store(packet) => match &packet.message {
+            Message::Did { verdict, .. } => Some(verdict),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Chaos seed 11000216: a key was to be kept for ever. One member took that, the others promised a higher ballot first; then the
+/// key's time was over.
+#[test]
+fn what_one_member_took_is_not_found_after_the_condition_failed() {
+    const MOMENT: Duration = Duration::from_micros(100);
+    let mut cluster = Cluster::ready(3);
+    let ttl = Some(Duration::from_millis(100));
+    cluster.act(0, "k", change(Change::Put { value: b"v".to_vec(), ttl })).unwrap();
+    let (slot, cell) = (Store::slot_of(name("k").id, &cluster.config), Cell::of(&name("k")));
+    let store = cluster.places[0].node.as_ref().and_then(|node| node.store()).unwrap();
+    let view = store.view(slot).unwrap().0.clone();
+    let at = |id| cluster.places.iter().position(|place| place.contact.id == id).unwrap();
+    let [leader, taker, third] = [0, 1, 2].map(|place| at(view.members[place].id));
+    let held = |cluster: &Cluster, node: usize| cluster.places[node].seen.read(Space::Data, &cell.key.0);
+    while (0..3).any(|node| held(&cluster, node).is_none()) {
+        cluster.run(MOMENT);
+    }
+    let before = held(&cluster, leader);
+
+    let request = cluster.ask(leader, "k", change(Change::Expire(None)), Level::Quorum);
+    let mut promises = 0;
+    while promises < 2 {
+        cluster.run(MOMENT);
+        let soon = cluster.now.after(Duration::from_millis(1));
+        let promised = cluster
+            .wire
+            .iter_mut()
+            .filter(|(_, to, _, body)| *to == leader && matches!(verdict(body), Some(Verdict::Promised(_))));
+        promises = promised.map(|(at, ..)| *at = soon).count();
+    }
+    // Somebody else is at it, and is never heard of again.
+    let ballot = Version::at(WALL + cluster.now.micros() / 1000 + 50);
+    for (node, from) in [(leader, third), (third, taker)] {
+        let step = Step::Prepare { cell: cell.clone(), ballot };
+        let message = Message::Do { nonce: 7, slot, epoch: view.epoch, step };
+        let body = Body::Store(Box::new(Packet { message, contacts: Vec::new() }));
+        let from = cluster.places[from].contact;
+        cluster.input(node, Input::Message { from, body });
+        cluster.sync_disk(node);
+    }
+    // One takes it, but can not say so; another refuses it, and that is heard when the time is over.
+    let late = cluster.now.after(Duration::from_millis(150));
+    let (mut taken, mut refused) = (false, false);
+    while !(taken && refused) {
+        cluster.run(MOMENT);
+        if !taken && held(&cluster, taker) != before {
+            taken = true;
+            cluster.cut = vec![(leader, taker)];
+        }
+        for (at, to, _, body) in &mut cluster.wire {
+            if *to == leader && matches!(verdict(body), Some(Verdict::Refused(_))) {
+                refused = true;
+                *at = late;
+            }
+        }
+        assert!(cluster.now < late, "one takes it and one refuses it");
+    }
+    assert!(held(&cluster, leader) == before && held(&cluster, third) == before);
+    assert_eq!(trouble(cluster.finish(request)), Trouble::ConditionFailed(Version::ZERO));
+    // Whoever reads now hears the one that took it.
+    cluster.cut = vec![(leader, third)];
+    assert_eq!(cluster.get(taker, "k"), None, "it was not kept");
 }
 
 #[test]
