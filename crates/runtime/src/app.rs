@@ -128,7 +128,7 @@ pub trait App: Send + Sync + 'static {
         let _ = node;
     }
 
-    /// A peer showed that it is alive by answering or sending a probe.
+    /// A peer showed that it is alive, by a probe or a lease: by asking, or by answering.
     fn heartbeat(&self, node: NodeId) {
         let _ = node;
     }

@@ -577,7 +577,7 @@ impl Driver {
             return;
         }
         let from = link.contact();
-        let alive = matches!(body, Body::Ping(_) | Body::Pong(_));
+        let alive = is_heartbeat(&body);
         self.input(Input::Message { from, body });
         if alive {
             for (_, app) in &self.apps {
@@ -710,6 +710,18 @@ fn asks(body: &Body) -> Option<Nonce> {
         Body::Pastry(Message::LeafProbe(probe)) => Some(probe.nonce),
         Body::Pastry(Message::LeaseRequest(request)) => Some(request.nonce),
         _ => None,
+    }
+}
+
+/// Says whether a message is there to show that its sender is alive, or shows it just as well.
+fn is_heartbeat(body: &Body) -> bool {
+    match body {
+        Body::Ping(_) | Body::Pong(_) => true,
+        Body::Pastry(message) => matches!(
+            message,
+            Message::LeafProbe(_) | Message::LeafReply(_) | Message::LeaseRequest(_) | Message::LeaseReply(_)
+        ),
+        _ => false,
     }
 }
 
