@@ -442,14 +442,14 @@ impl Store {
         if let Some(slot) = self.slots.get_mut(&number) {
             slot.learner = Some(Learner::new(learner.id, slot.learner, learner.id != root.id, cx.now));
         }
-        // Looked at again when it leaves, or somebody does.
+        // The view is complete: the slot is looked up again in two seconds, when the node may have left.
         let Some(root) = member else { return };
         self.peer(root);
         let urgent = self.urgent.contains(&number);
         self.word(root.id, number, Word::Learn { view, urgent });
     }
 
-    /// Returns whoever is to become a member: the node that answers for a slot or, if that one leaves, the next that stays, so
+    /// Returns the node that is to become a member: the one that answers for a slot or, if that one leaves, the next that stays, so
     /// that members which leave, too, need not wait for it (chaos seed 9000162). None if there is no need to.
     fn stand_in(
         &self,

@@ -161,7 +161,7 @@ pub(crate) struct Learner {
 pub(super) const LEARNT: Duration = Duration::from_secs(3);
 
 impl Learner {
-    /// Begins with a node. `before` is whoever was to become a member until now.
+    /// Begins with a node. `before` is the node that was to become a member until now.
     pub(crate) fn new(id: NodeId, before: Option<Learner>, stands_in: bool, now: Time) -> Learner {
         let begun = before.filter(|before| before.id == id).map_or(now, |before| before.begun);
         Learner { id, learnt: None, told: now, begun, stands_in }

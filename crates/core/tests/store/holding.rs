@@ -300,7 +300,7 @@ fn a_set_is_not_shown_before_it_is_durable() {
     assert_eq!(cluster.members(0, "set"), ["a"]);
 }
 
-/// Lets an action change the key of a set at one member, and nothing more: whoever did it forgets it, and what is on its way
+/// Lets an action change the key of a set at one member, and nothing more: all nodes are restarted, and what is on its way
 /// is lost. Returns the member.
 fn change_one(cluster: &mut Cluster, action: Action) -> usize {
     let cell = Cell::of(&name("set")).key.0;

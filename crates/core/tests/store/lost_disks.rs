@@ -521,7 +521,7 @@ fn who_leaves_waits_until_those_that_stay_know() {
     let second = cluster.command(1, Command::Leave);
     assert_eq!(cluster.finish(second), Err(Failure::Ended));
     cluster.run(cluster.config.drain * 2);
-    assert!(cluster.replies.iter().all(|(request, _)| *request != leave), "nobody knows");
+    assert!(cluster.replies.iter().all(|(request, _)| *request != leave), "no other node knows");
     cluster.cut.clear();
     cluster.run(Duration::from_secs(3));
     assert!(cluster.replies.iter().any(|(request, _)| *request == leave), "it has gone");
@@ -576,7 +576,7 @@ fn a_later_life_of_a_node_that_left_is_counted_on() {
     };
     let end = cluster.now.after(Duration::from_secs(2));
     while !cluster.wire.iter().any(|(_, to, _, body)| *to == 0 && is_learn(body)) {
-        assert!(cluster.now < end, "nobody wants it to have a copy");
+        assert!(cluster.now < end, "no member asks it to take a copy");
         cluster.run(Duration::from_micros(100));
     }
 }

@@ -180,7 +180,7 @@ fn what_one_member_took_is_not_found_after_the_condition_failed() {
             .filter(|(_, to, _, body)| *to == leader && matches!(verdict(body), Some(Verdict::Promised(_))));
         promises = promised.map(|(at, ..)| *at = soon).count();
     }
-    // Somebody else is at it, and is never heard of again.
+    // Another coordinator prepares a ballot, and is never heard of again.
     let ballot = Version::at(WALL + cluster.now.micros() / 1000 + 50);
     for (node, from) in [(leader, third), (third, taker)] {
         let step = Step::Prepare { cell: cell.clone(), ballot };
@@ -209,7 +209,7 @@ fn what_one_member_took_is_not_found_after_the_condition_failed() {
     }
     assert!(held(&cluster, leader) == before && held(&cluster, third) == before);
     assert_eq!(trouble(cluster.finish(request)), Trouble::ConditionFailed(Version::ZERO));
-    // Whoever reads now hears the one that took it.
+    // Every read quorum now has the member that took it.
     cluster.cut = vec![(leader, third)];
     assert_eq!(cluster.get(taker, "k"), None, "it was not kept");
 }

@@ -80,7 +80,7 @@ enum Kind {
     LostDisk,
     /// A node dies and its disk is as it was earlier. The bound of [`Kind::LostDisk`]; and all others are awake: a node
     /// that slept since then would agree with the old disk about the view. The old disk knows other members of all its
-    /// views: a node that was alone in one has nobody to ask about that slot (seed 1000519 over Chord); nor if the disks of all others were lost since (seed 8000805). It is older than [`OLD`]: how far the disks of others have come is
+    /// views: a node that was alone in one has no member to ask about that slot (seed 1000519 over Chord); nor has it if the disks of all others were lost since (seed 8000805). It is older than [`OLD`]: how far the disks of others have come is
     /// written down once a second.
     OldDisk,
     /// A node comes back on the same address with an empty disk and a new id. The old id never returns, so the bound is
@@ -422,7 +422,7 @@ impl Faults {
         let there = |(node, disk): &(u32, Disk)| !self.gone.contains(node) && disk_of(world, *node) == *disk;
         let outdated = self.gone.contains(&node) || world.born(node) != Some(snapshot.born());
         if outdated || !partners.iter().all(|others| others.iter().any(there)) {
-            // It is another disk by now, or nobody is left that it would ask.
+            // It is another disk by now, or no member is left that it would ask.
             return false;
         }
         if !awake || world.now().since(taken) < OLD || !self.may_lose(world) {
