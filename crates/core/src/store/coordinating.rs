@@ -44,19 +44,28 @@ impl Store {
         }
         let deadline = cx.now.after(left);
         let origin = Origin { node: from.id, serial };
-        // Networks may double messages, and a number must not grow twice. A plain write that comes twice is the same
-        // write, but nobody may be told to make a new one of it.
-        let repeatable = is_repeatable(&ask.action);
-        let again = !is_read(&ask.action)
-            && match repeatable {
-                true => self.seen_plain.is_again(origin, version),
-                false => self.seen.is_again(origin, version),
-            };
-        let same = |op: &Operation| op.origin == origin && op.version == version;
-        if again && (!repeatable || self.ops.values().any(same)) {
-            return;
-        }
         let client = Client { peer: Some(from), turn };
+        let mut again = false;
+        if !is_read(&ask.action) {
+            // A network may deliver a message twice. The asker counts its turns: one that is not later than the last is a copy.
+            // Carried out again, it could do what the asker was told did not happen (chaos seed 13000433).
+            let seen = match is_repeatable(&ask.action) {
+                true => &mut self.seen_plain,
+                false => &mut self.seen,
+            };
+            let before = seen.get(&origin).copied();
+            if before.is_some_and(|(_, last)| (turn.wrapping_sub(last) as i8) <= 0) {
+                return;
+            }
+            seen.note(origin, (version, turn));
+            // What cannot be repeated is only asked for once more if the first turn had not begun it.
+            again = is_repeatable(&ask.action) && before.is_some_and(|(last, _)| last == version);
+            let same = |op: &&mut Operation| op.origin == origin && op.version == version;
+            if again && let Some(op) = self.ops.values_mut().find(same) {
+                op.client = client;
+                return;
+            }
+        }
         self.coordinate(client, origin, Box::new(ask), (version, at), deadline, again, ring, cx);
     }
 
@@ -621,9 +630,10 @@ impl Store {
         if possible.unwrap_or(members) >= wanted.min(members) {
             return;
         }
-        // Whoever has not answered may have taken it.
+        // A member that was asked and has not answered may have taken it.
         let everybody = (1u32 << members) - 1;
-        let taken = items.iter().any(|item| u32::from(item.refused) != everybody);
+        let taken = op.sent && items.iter().any(|item| u32::from(item.refused) != everybody);
+        let happened = if least == 0 { Happened::Unknown } else { Happened::Some };
         match then {
             Then::Tell(_) | Then::Again => {}
             Then::Changed { ballot: true, .. } | Then::Fail(_) | Then::Add => {
@@ -638,11 +648,10 @@ impl Store {
                 self.close(id, response, ring, cx);
             }
             Then::Changed { .. } if matches!(op.trouble, Some(Trouble::NoSpace { .. })) => {
-                self.fail(id, Trouble::NoSpace { happened: Happened::Some }, ring, cx);
+                self.fail(id, Trouble::NoSpace { happened }, ring, cx);
             }
             Then::Changed { .. } => {
                 let (acked, wanted) = (least as u8, wanted as u8);
-                let happened = if least == 0 { Happened::Unknown } else { Happened::Some };
                 self.fail(id, Trouble::TooFewReplicas { acked, wanted, happened }, ring, cx);
             }
         }

@@ -50,7 +50,7 @@ use self::leaving::Leaving;
 use self::message::{Item, Message, Packet, Verdict, Word};
 use self::operation::Operation;
 use self::pulling::{Pulling, Rate};
-use self::record::Cell;
+use self::record::{Cell, Origin};
 pub use self::recovery::RecoveryPlan;
 use self::recovery::{Rebuild, Recovery};
 use self::seen::Seen;
@@ -105,8 +105,8 @@ pub struct Store {
     /// Conditional operations on one cell follow one another.
     lines: BTreeMap<Cell, VecDeque<u32>>,
     /// Requests of other nodes, conditional and plain ones: one that comes twice is done once.
-    seen: Seen,
-    seen_plain: Seen,
+    seen: Seen<Origin, (Version, u8)>,
+    seen_plain: Seen<Origin, (Version, u8)>,
     /// Who holds slots this node does not hold, as far as it was told.
     cache: BTreeMap<u32, Vec<Contact>>,
     peers: BTreeMap<NodeId, Peer>,

@@ -1,33 +1,37 @@
-//! Which requests of other nodes came before.
+//! Which messages came before, so that one that the network delivers twice, or late, is known.
 
 use alloc::collections::{BTreeMap, VecDeque};
 
-use super::record::Origin;
-use super::version::Version;
-
-/// How many requests are remembered.
+/// How many messages are remembered.
 const SEEN_MAX: usize = 8192;
 
-/// The requests that came last, so that one that comes twice is known.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
-pub(super) struct Seen {
-    versions: BTreeMap<Origin, Version>,
-    order: VecDeque<Origin>,
+/// What came last under each of the youngest keys.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Seen<K, V> {
+    last: BTreeMap<K, V>,
+    order: VecDeque<K>,
 }
 
-impl Seen {
-    /// Takes note of a request. Says whether it came before, with this version.
-    pub(super) fn is_again(&mut self, origin: Origin, version: Version) -> bool {
-        match self.versions.insert(origin, version) {
-            Some(before) => before == version,
-            None => {
-                self.order.push_back(origin);
-                if self.order.len() > SEEN_MAX
-                    && let Some(oldest) = self.order.pop_front()
-                {
-                    self.versions.remove(&oldest);
-                }
-                false
+impl<K, V> Default for Seen<K, V> {
+    fn default() -> Self {
+        Seen { last: BTreeMap::new(), order: VecDeque::new() }
+    }
+}
+
+impl<K: Copy + Ord, V> Seen<K, V> {
+    /// Returns what was noted last under a key.
+    pub(super) fn get(&self, key: &K) -> Option<&V> {
+        self.last.get(key)
+    }
+
+    /// Notes what came under a key, and drops the oldest key when there are too many.
+    pub(super) fn note(&mut self, key: K, value: V) {
+        if self.last.insert(key, value).is_none() {
+            self.order.push_back(key);
+            if self.order.len() > SEEN_MAX
+                && let Some(oldest) = self.order.pop_front()
+            {
+                self.last.remove(&oldest);
             }
         }
     }

@@ -330,6 +330,15 @@ impl Cluster {
         values
     }
 
+    /// Returns the node that comes first in the view of a key.
+    pub(crate) fn leader(&self, key: &str) -> usize {
+        let slot = Store::slot_of(name(key).id, &self.config);
+        let views = self.places.iter().filter_map(|place| place.node.as_ref()?.store()?.view(slot));
+        let (newest, _) = views.max_by_key(|(view, _)| view.epoch).expect("the slot has a view");
+        let first = newest.members.first().expect("it has members").id;
+        self.places.iter().position(|place| place.contact.id == first).expect("it is here")
+    }
+
     /// Says how many members views have, and how many of them serve, over all slots.
     pub(crate) fn views(&self) -> Vec<(u64, usize, usize)> {
         (0..self.config.slots)

@@ -7,7 +7,7 @@ use kringle_core::message::Body;
 use kringle_core::records::{Records, Space};
 use kringle_core::store::Store;
 use kringle_core::store::message::{Message, Packet, Step, Verdict};
-use kringle_core::store::op::{Action, Change, Condition, Found, Level, Trouble};
+use kringle_core::store::op::{Action, Change, Condition, Found, Happened, Level, Trouble};
 use kringle_core::store::record::Cell;
 use kringle_core::store::version::Version;
 
@@ -284,4 +284,32 @@ fn a_set_has_a_limit() {
     cluster.act(1, "s", add("d")).unwrap();
     cluster.act(0, "t", add(&"x".repeat(60))).unwrap();
     assert_eq!(trouble(cluster.act(1, "t", add(&"y".repeat(60)))), Trouble::TooLarge { limit: 100 });
+}
+
+/// Chaos seed 13000433 over Chord: the network delivers a request twice. The coordinator's disk is full the first time, and has
+/// room the second time.
+#[test]
+fn request_that_arrives_twice_is_not_done_after_it_was_refused() {
+    let mut cluster = Cluster::ready(2);
+    let leader = cluster.leader("key");
+    let asker = 1 - leader;
+    cluster.input(leader, Input::Room { enough: false });
+    let request = cluster.ask(asker, "key", put("refused"), Level::Quorum);
+    let mut copies = Vec::new();
+    while copies.is_empty() {
+        cluster.run(Duration::from_micros(100));
+        let requests = cluster.wire.iter().filter(
+            |(.., body)| matches!(body, Body::Store(packet) if matches!(packet.message, Message::Ask { .. })),
+        );
+        copies = requests.map(|(_, to, from, body)| (*to, *from, body.clone())).collect();
+    }
+    assert_eq!(trouble(cluster.finish(request)), Trouble::NoSpace { happened: Happened::No });
+    cluster.input(leader, Input::Room { enough: true });
+    for (to, from, body) in copies {
+        cluster.input(to, Input::Message { from, body });
+    }
+    cluster.run(Duration::from_secs(1));
+    assert_eq!(cluster.get(asker, "key"), None, "the client was told that it did not happen");
+    cluster.put(asker, "key", "later");
+    assert_eq!(cluster.get(asker, "key").as_deref(), Some("later"));
 }
