@@ -647,7 +647,12 @@ impl Store {
                 };
                 self.close(id, response, ring, cx);
             }
+            // Told as soon as it is known whether a member has it.
             Then::Changed { .. } if matches!(op.trouble, Some(Trouble::NoSpace { .. })) => {
+                let answered = |item: &Writing| u32::from(item.have | item.refused) == everybody;
+                if least == 0 && !items.iter().all(answered) {
+                    return;
+                }
                 self.fail(id, Trouble::NoSpace { happened }, ring, cx);
             }
             Then::Changed { .. } => {
