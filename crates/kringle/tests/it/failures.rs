@@ -213,7 +213,8 @@ fn full_disk_of_one_replica_fails_writes_to_all_and_no_others() {
         let full = |answer: &Value| answer["code"] == "KR0507" && answer["status"] == 507;
         assert!(answers.iter().all(|answer| answer["status"] != 200), "{answers:?}");
         // Nothing is written only where the full node leads and asked no other one.
-        for (answer, read) in answers.iter().zip(cluster.get(1, "quorum")).filter(|(answer, _)| full(answer)) {
+        for (answer, read) in answers.iter().zip(cluster.get(1, "quorum")).filter(|(answer, _)| full(answer))
+        {
             match answer["outcome"].as_str() {
                 Some("none") => assert_ne!(read["value"], value, "{answer}"),
                 outcome => assert_eq!(outcome, Some("some"), "{answer}"),
