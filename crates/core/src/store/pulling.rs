@@ -531,6 +531,7 @@ impl Store {
         if !self.rate.allows(cx) {
             waiting.retain(|number| self.urgent.contains(number) || !self.learners.contains_key(number));
         }
+        let mut unproved = false;
         for number in waiting {
             if self.pulls.len() >= abreast {
                 break;
@@ -549,7 +550,13 @@ impl Store {
             let why = match slot.standing {
                 Standing::Behind => Why::CatchUp,
                 Standing::Doubting(_) => Why::Doubt,
-                Standing::Outside if self.learners.contains_key(&number) => Why::Learn,
+                Standing::Outside if self.learners.contains_key(&number) => {
+                    if !self.may_learn(slot) {
+                        unproved = true;
+                        continue;
+                    }
+                    Why::Learn
+                }
                 _ => {
                     self.to_pull.remove(&number);
                     self.learners.remove(&number);
@@ -582,6 +589,9 @@ impl Store {
                 _ => sources[(cx.dice.roll() % sources.len() as u64) as usize],
             };
             self.pull(number, from, why, ring, cx);
+        }
+        if unproved {
+            self.ask_vouchers(ring, cx);
         }
     }
 }

@@ -613,16 +613,14 @@ impl Store {
 
     /// Somebody says how far this node's disk had come when it last heard of it.
     fn vouch(&mut self, from: Contact, known: u64, ring: &dyn Routes, cx: &mut Ctx<'_>) {
-        if let Proof::Wanted(_) = self.proof
-            && known > self.age
-            && cx.config.rule(Safeguard::Born)
-        {
+        if known > self.age && self.proof != Proof::Failed && cx.config.rule(Safeguard::Born) {
             // This is an old copy of the disk: what was promised and taken since is not on it.
             self.proof = Proof::Failed;
             cx.out.raise(Event::StoreOutdated);
             return;
         }
         self.peer(from).vouched = true;
+        self.pull_soon |= !self.learners.is_empty();
         self.prove(ring, cx);
     }
 
@@ -639,20 +637,29 @@ impl Store {
             self.restless = true;
         } else if asked.is_none_or(|asked| cx.now.since(asked) >= PROOF) {
             self.proof = Proof::Wanted(Some(cx.now));
-            let others: BTreeSet<NodeId> = self
-                .slots
-                .values()
-                .flat_map(|slot| slot.view.members.iter().map(|member| member.id))
-                .filter(|id| *id != self.me.id && !self.peers.get(id).is_some_and(|peer| peer.vouched))
-                .collect();
-            for other in others {
-                let sum = self.sum_of_shared(self.me.id, other);
-                let compare = self.comparing(sum, None, 0);
-                self.send(other, Message::Compare(compare), ring, cx);
-            }
+            self.ask_vouchers(ring, cx);
         }
         // What waited for this goes on.
         self.moved.extend(self.slots.keys().copied());
+    }
+
+    /// Asks the members of all views that this node knows whether its disk is the one they knew.
+    pub(super) fn ask_vouchers(&mut self, ring: &dyn Routes, cx: &mut Ctx<'_>) {
+        self.waited |= cx.now.since(*self.proving.get_or_insert(cx.now)) >= ALL_PROOFS;
+        let members = self.slots.values().flat_map(|slot| slot.view.members.iter().map(|member| member.id));
+        let vouched = |id: &NodeId| self.peers.get(id).is_some_and(|peer| peer.vouched);
+        let others: BTreeSet<NodeId> = members.filter(|id| *id != self.me.id && !vouched(id)).collect();
+        for other in others {
+            let sum = self.sum_of_shared(self.me.id, other);
+            let compare = self.comparing(sum, None, 0);
+            self.send(other, Message::Compare(compare), ring, cx);
+        }
+    }
+
+    /// Says whether this node may become a member of a slot. An old copy of a disk is emptied when that is found out: if it
+    /// were a member by then, the view would have lost one (chaos seed 15000795).
+    pub(super) fn may_learn(&self, slot: &Slot) -> bool {
+        self.proof != Proof::Failed && (!self.reopened || self.is_vouched_for(slot))
     }
 
     /// Says whether this node's disk is known to be the one that the members of a slot knew. What it took part in last may be

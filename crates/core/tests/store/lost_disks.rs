@@ -9,11 +9,11 @@ use kringle_core::contact::Contact;
 use kringle_core::edge::{Command, Failure, Input, Reply};
 use kringle_core::message::Body;
 use kringle_core::records::Space;
-use kringle_core::store::RecoveryPlan;
 use kringle_core::store::message::{ClockReading, Message, Packet, Word};
 use kringle_core::store::op::{Action, Change};
 use kringle_core::store::record::Cell;
 use kringle_core::store::version::Version;
+use kringle_core::store::{RecoveryPlan, Store};
 
 use crate::cluster::*;
 
@@ -310,6 +310,43 @@ fn old_copy_of_a_disk_is_not_trusted_on_the_word_of_a_replica_that_knew_it_less_
     cluster.cut.clear();
     cluster.run(Duration::from_secs(2));
     assert!(cluster.outdated.contains(&1), "its store is to be set aside");
+}
+
+/// It was replaced in every view. Some still remember the disk.
+#[test]
+fn old_copy_of_a_disk_does_not_become_a_replica() {
+    let mut known = 0;
+    for away in 0..40 {
+        let mut cluster = Cluster::of(4, settings(), away);
+        cluster.run(Duration::from_secs(5));
+        put_all(&mut cluster, "v");
+        let old = cluster.places[3].safe.clone();
+        for round in 0..3 {
+            cluster.run(Duration::from_millis(1500));
+            put_all(&mut cluster, &format!("w{round}"));
+        }
+        cluster.crash(3);
+        cluster.run(Duration::from_millis(200 * away));
+        let id = cluster.places[3].contact.id;
+        let has_it = |cluster: &Cluster| {
+            let stores = cluster.places[..3].iter().filter_map(|place| place.node.as_ref()?.store());
+            stores.flat_map(Store::views).any(|(_, view, _)| view.place(id).is_some())
+        };
+        if has_it(&cluster) {
+            continue;
+        }
+        cluster.places[3].safe = old;
+        cluster.restart(3);
+        for _ in 0..500 {
+            cluster.run(Duration::from_millis(10));
+            if cluster.outdated.contains(&3) {
+                known += 1;
+                assert!(!has_it(&cluster), "away {away}: a view has a member whose disk is set aside");
+                break;
+            }
+        }
+    }
+    assert!(known > 0, "no old copy was found out");
 }
 
 /// The only other replica has lost its disk since the copy was made: it is not the one that the copy names, and it knows.
